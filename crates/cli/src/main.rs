@@ -1,0 +1,3 @@
+//! The one binary of inspan.
+
+fn main() {}
