@@ -6,7 +6,15 @@
 //! the engine is given: harnesses, time and randomness.
 
 pub mod catalog;
+mod exec;
 pub mod fault;
+mod grpc;
+pub mod host;
 pub mod hub;
+mod page;
 pub mod proto;
 pub mod system;
+mod update;
+mod watch;
+
+pub use host::{Host, Settings};
