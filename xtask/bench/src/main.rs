@@ -1,0 +1,3 @@
+//! Measures.
+
+fn main() {}
