@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -38,6 +39,9 @@ pub struct Host {
     engine: Engine,
     hub: Arc<Hub>,
     settings: Settings,
+    /// Whether new work is refused.
+    stopping: AtomicBool,
+    /// Whether streams that have no end of their own must end.
     closing: watch::Sender<bool>,
 }
 
@@ -52,7 +56,7 @@ pub(crate) struct WatchFrom {
 impl Host {
     /// A host around `engine`, which must have `hub` for its observer.
     pub fn new(engine: Engine, hub: Arc<Hub>, settings: Settings) -> Host {
-        Host { engine, hub, settings, closing: watch::Sender::new(false) }
+        Host { engine, hub, settings, stopping: AtomicBool::new(false), closing: watch::Sender::new(false) }
     }
 
     /// The engine.
@@ -64,9 +68,18 @@ impl Host {
         &self.settings
     }
 
-    /// Ends the streams that have no end of their own. Follows the engine's drain.
-    pub(crate) fn close_streams(&self) {
+    /// Whether this host takes no new work.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Refuses new work, lets running turns reach a durable point, at most for `within`, and then
+    /// ends the streams that have no end of their own. False when a turn was still running.
+    pub(crate) async fn stop(&self, within: Duration) -> bool {
+        self.stopping.store(true, Ordering::Relaxed);
+        let drained = tokio::time::timeout(within, self.engine.drain()).await.is_ok();
         self.closing.send_replace(true);
+        drained
     }
 
     pub(crate) async fn create(&self, request: v1::CreateSessionRequest) -> Result<v1::Session, Fault> {

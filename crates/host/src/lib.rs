@@ -9,11 +9,16 @@ pub mod catalog;
 mod exec;
 pub mod fault;
 mod grpc;
+mod guard;
 pub mod host;
+mod http;
 pub mod hub;
+pub mod openapi;
 mod page;
 pub mod proto;
+pub mod server;
 pub mod system;
+mod trace;
 mod update;
 mod watch;
 
