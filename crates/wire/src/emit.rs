@@ -6,23 +6,33 @@ use base64::engine::general_purpose::STANDARD;
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
 
-/// How many bytes at the start of `bytes` stand for themselves in a JSON string: no quote, no
-/// backslash, no control character. Eight bytes are looked at in one step.
-pub(crate) fn plain_prefix(bytes: &[u8]) -> usize {
+/// How many of these eight bytes, from the first on, stand for themselves in a JSON string: no
+/// quote, no backslash, no control character.
+fn plain_in_word(chunk: [u8; 8]) -> usize {
     let has_zero = |word: u64| word.wrapping_sub(ONES) & !word & HIGHS;
+    let word = u64::from_le_bytes(chunk);
+    let control = word.wrapping_sub(ONES * 0x20) & !word & HIGHS;
+    let stop = control | has_zero(word ^ (ONES * u64::from(b'"'))) | has_zero(word ^ (ONES * u64::from(b'\\')));
+    // A false hit can only stand above a true one, so the lowest is exact; with none it is 64 zeros.
+    stop.trailing_zeros() as usize / 8
+}
+
+fn is_plain(byte: u8) -> bool {
+    byte >= 0x20 && byte != b'"' && byte != b'\\'
+}
+
+/// How many bytes at the start of `bytes` stand for themselves in a JSON string.
+pub(crate) fn plain_prefix(bytes: &[u8]) -> usize {
     let mut at = 0;
-    while let Some(chunk) = bytes[at..].first_chunk::<8>() {
-        let word = u64::from_le_bytes(*chunk);
-        let control = word.wrapping_sub(ONES * 0x20) & !word & HIGHS;
-        let stop = control | has_zero(word ^ (ONES * u64::from(b'"'))) | has_zero(word ^ (ONES * u64::from(b'\\')));
-        if stop != 0 {
-            // A false hit can only stand above a true one, so the lowest is exact.
-            return at + stop.trailing_zeros() as usize / 8;
+    while let Some(chunk) = bytes[at..].first_chunk() {
+        let plain = plain_in_word(*chunk);
+        at += plain;
+        if plain < 8 {
+            return at;
         }
-        at += 8;
     }
     let rest = &bytes[at..];
-    at + rest.iter().position(|b| *b < 0x20 || *b == b'"' || *b == b'\\').unwrap_or(rest.len())
+    at + rest.iter().position(|b| !is_plain(*b)).unwrap_or(rest.len())
 }
 
 /// The two-character escape of `byte`, or `\u00xx`.
@@ -47,15 +57,26 @@ fn escape(byte: u8, out: &mut Vec<u8>) {
 }
 
 /// A JSON string as RFC 8785 writes it (R-HASH-6).
+///
+/// Text is copied in words of eight bytes, which needs no call; behind a byte that must be escaped the
+/// rest of its word is taken back.
 pub(crate) fn string(text: &str, out: &mut Vec<u8>) {
+    out.reserve(text.len() + 2);
     out.push(b'"');
     let mut rest = text.as_bytes();
-    loop {
-        let plain = plain_prefix(rest);
-        out.extend_from_slice(&rest[..plain]);
-        let Some(byte) = rest.get(plain) else { break };
-        escape(*byte, out);
-        rest = &rest[plain + 1..];
+    while let Some(chunk) = rest.first_chunk::<8>() {
+        let plain = plain_in_word(*chunk);
+        out.extend_from_slice(chunk);
+        if plain < 8 {
+            out.truncate(out.len() - (8 - plain));
+            escape(chunk[plain], out);
+            rest = &rest[plain + 1..];
+        } else {
+            rest = &rest[8..];
+        }
+    }
+    for byte in rest {
+        if is_plain(*byte) { out.push(*byte) } else { escape(*byte, out) }
     }
     out.push(b'"');
 }
@@ -204,6 +225,17 @@ mod tests {
             }
         }
         assert_eq!(plain_prefix("é \u{7f}\u{80}!#[]~ and more".as_bytes()), "é \u{7f}\u{80}!#[]~ and more".len());
+    }
+
+    #[test]
+    fn escapes_come_out_in_place_whatever_the_alignment() {
+        for at in 0..24 {
+            let text = format!("{}\"\n\u{1}{}", "a".repeat(at), "é".repeat(at));
+            let mut out = Vec::new();
+            string(&text, &mut out);
+            let expected = format!("\"{}\\\"\\n\\u0001{}\"", "a".repeat(at), "é".repeat(at));
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
     }
 
     #[test]
