@@ -149,68 +149,6 @@ pub(crate) fn base64(bytes: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// RFC 3339 in UTC with 0, 3, 6 or 9 digits of fraction, in quotes (R-HASH-4). `false`, and
-/// nothing written, outside years 1 to 9999.
-#[must_use]
-pub(crate) fn timestamp(time: &prost_types::Timestamp, out: &mut Vec<u8>) -> bool {
-    const YEAR_1: i64 = -62_135_596_800;
-    const YEAR_10000: i64 = 253_402_300_800;
-    const DAY_S: i64 = 86_400;
-    let Ok(nanos) = u32::try_from(time.nanos) else { return false };
-    if nanos >= 1_000_000_000 || !(YEAR_1..YEAR_10000).contains(&time.seconds) {
-        return false;
-    }
-    let (year, month, day) = date(time.seconds.div_euclid(DAY_S));
-    let second = time.seconds.rem_euclid(DAY_S);
-    out.push(b'"');
-    digits(year, 4, out);
-    for (mark, value) in
-        [(b'-', month), (b'-', day), (b'T', second / 3600), (b':', second / 60 % 60), (b':', second % 60)]
-    {
-        out.push(mark);
-        digits(value, 2, out);
-    }
-    if nanos != 0 {
-        out.push(b'.');
-        match (nanos % 1_000_000, nanos % 1_000) {
-            (0, _) => digits(i64::from(nanos / 1_000_000), 3, out),
-            (_, 0) => digits(i64::from(nanos / 1_000), 6, out),
-            _ => digits(i64::from(nanos), 9, out),
-        }
-    }
-    out.extend_from_slice(b"Z\"");
-    true
-}
-
-/// `value` with leading zeros to `width`.
-fn digits(value: i64, width: u32, out: &mut Vec<u8>) {
-    for place in (0..width).rev() {
-        let digit = value / 10_i64.pow(place) % 10;
-        out.push(b'0' + u8::try_from(digit).expect("one decimal digit of a number that is not negative"));
-    }
-}
-
-/// Year, month and day of a count of days since 1970-01-01. The year is taken to begin in March,
-/// so that the leap day is its last; eras of 400 years are all alike.
-fn date(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    (400 * era + year_of_era + i64::from(month <= 2), month, day)
-}
-
-/// Days since 1970-01-01 of a date; the inverse of [`date`].
-pub(crate) fn days(year: i64, month: i64, day: i64) -> i64 {
-    let year = year - i64::from(month <= 2);
-    let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -236,17 +174,5 @@ mod tests {
             let expected = format!("\"{}\\\"\\n\\u0001{}\"", "a".repeat(at), "é".repeat(at));
             assert_eq!(String::from_utf8(out).unwrap(), expected);
         }
-    }
-
-    #[test]
-    fn dates_and_days_are_inverse_over_the_whole_range() {
-        let mut last = (0, 12, 31);
-        for day in days(1, 1, 1)..days(10_000, 1, 1) {
-            let found = date(day);
-            assert!(found > last, "dates rise");
-            assert_eq!(days(found.0, found.1, found.2), day);
-            last = found;
-        }
-        assert_eq!(last, (9999, 12, 31));
     }
 }
