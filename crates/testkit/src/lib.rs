@@ -1,5 +1,4 @@
-//! Test support of inspan: what every suite uses to prove behaviour under faults.
-//!
-//! [`provider`] is a model provider that plays exact bytes over real HTTP.
+//! Test support: the helpers that every suite of faults uses. Never linked into a release.
 
+pub mod harness;
 pub mod provider;
