@@ -17,6 +17,7 @@ pub mod inspan_v1 {
 }
 
 pub mod canon;
+mod emit;
 pub mod event;
 pub mod id;
 pub mod input;
