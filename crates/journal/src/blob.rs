@@ -6,6 +6,14 @@ use inspan_wire::Digest;
 
 use crate::Error;
 
+mod folder;
+mod memory;
+mod pins;
+
+pub use folder::Folder;
+pub use memory::Memory;
+pub(crate) use pins::Pinned;
+
 /// Payloads above this many bytes are kept as blobs and named in the record by uri and digest.
 pub const INLINE_BYTES_MAX: usize = 64 * 1024;
 

@@ -8,8 +8,13 @@
 pub mod blob;
 pub mod contract;
 pub mod error;
+pub mod memory;
 pub mod record;
 pub mod session;
+
+mod admit;
+mod lineage;
+mod pool;
 
 pub use blob::Blobs;
 pub use contract::{

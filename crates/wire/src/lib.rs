@@ -5,18 +5,19 @@
 //! golden vectors in `tests/`.
 
 /// Package `agentsessions.v1`, generated.
-#[allow(missing_docs, clippy::all, unreachable_pub)]
+#[allow(missing_docs, clippy::all, unreachable_pub, reason = "generated: its documentation is the .proto files")]
 pub mod v1 {
     include!("gen/agentsessions.v1.rs");
 }
 
 /// Package `inspan.v1`, generated.
-#[allow(missing_docs, clippy::all, unreachable_pub)]
+#[allow(missing_docs, clippy::all, unreachable_pub, reason = "generated: its documentation is the .proto files")]
 pub mod inspan_v1 {
     include!("gen/inspan.v1.rs");
 }
 
 pub mod canon;
+mod emit;
 pub mod event;
 pub mod id;
 pub mod input;
