@@ -65,12 +65,24 @@ pub struct Rerun {
 pub struct Turn {
     engine: Engine,
     session: v1::Session,
+    uid: SessionUid,
+    execution_id: String,
 }
 
 impl Turn {
     /// The session before the turn.
     pub fn session(&self) -> &v1::Session {
         &self.session
+    }
+
+    /// Its uid.
+    pub fn uid(&self) -> &SessionUid {
+        &self.uid
+    }
+
+    /// The id that the turn's records will carry: how its caller tells them from another turn's.
+    pub fn execution_id(&self) -> &str {
+        &self.execution_id
     }
 
     /// Runs the turn to its end. What it records goes to the observer; dropping the future is like

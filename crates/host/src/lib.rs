@@ -1,1 +1,12 @@
+//! The inspan host: the Sessions and Journal services, over gRPC and as JSON over HTTP, on one port.
+//!
+//! [`server`] binds and serves; [`host`] holds every operation once; `grpc` and `http` are its two
+//! spellings; [`hub`] lets any number of viewers follow a session; `guard` refuses who must not
+//! drive this host; [`openapi`] writes down the HTTP spelling. [`catalog`] and [`system`] are what
+//! the engine is given: harnesses, time and randomness.
 
+pub mod catalog;
+pub mod fault;
+pub mod hub;
+pub mod proto;
+pub mod system;
