@@ -74,7 +74,6 @@ enum Live {
     Record(Seen),
     Delta(Arc<v1::Delta>),
     TurnChanged,
-    Deleted,
 }
 
 impl Live {
@@ -83,7 +82,7 @@ impl Live {
         128 + match self {
             Live::Record(seen) => 2 * seen.record.event.len(),
             Live::Delta(delta) => delta.chunk.len(),
-            Live::TurnChanged | Live::Deleted => 0,
+            Live::TurnChanged => 0,
         }
     }
 }
@@ -138,11 +137,6 @@ impl Hub {
         let mut follow = self.follow(journal, uid, from);
         follow.place = Place::Live { at: lock(&follow.ring).end() };
         follow
-    }
-
-    /// Tells the viewers of a session that it was deleted.
-    pub(crate) fn deleted(&self, uid: &SessionUid) {
-        self.publish(uid, || [Live::Deleted]);
     }
 
     /// How many sessions are followed.
@@ -210,10 +204,8 @@ pub enum Item {
     Record(Record, Option<Arc<v1::Event>>),
     /// Text of a completion that is not finished.
     Delta(Arc<v1::Delta>),
-    /// A turn began or ended, or may have while this viewer was behind.
+    /// A turn began or ended, or may have while this viewer was behind; or the session is gone.
     TurnChanged,
-    /// The session is gone; nothing follows.
-    Deleted,
 }
 
 /// Where a viewer reads next.
@@ -337,7 +329,6 @@ impl Follow {
                 }
                 Live::Delta(delta) => self.ready.push_back(Item::Delta(Arc::clone(delta))),
                 Live::TurnChanged => self.ready.push_back(Item::TurnChanged),
-                Live::Deleted => self.ready.push_back(Item::Deleted),
             }
         }
         self.place = Place::Live { at: at + taken };

@@ -6,7 +6,20 @@
 //! the engine is given: harnesses, time and randomness.
 
 pub mod catalog;
+mod exec;
 pub mod fault;
+mod grpc;
+mod guard;
+pub mod host;
+mod http;
 pub mod hub;
+pub mod openapi;
+mod page;
 pub mod proto;
+pub mod server;
 pub mod system;
+mod trace;
+mod update;
+mod watch;
+
+pub use host::{Host, Settings};

@@ -25,7 +25,7 @@ pub mod json;
 pub mod normal;
 pub mod parse;
 
-pub use id::{Digest, SessionUid};
+pub use id::{Digest, SessionUid, hex};
 
 /// The serialised `FileDescriptorSet` of both packages, for reflection and for documentation.
 pub const DESCRIPTORS: &[u8] = include_bytes!("gen/descriptors.bin");
