@@ -23,3 +23,6 @@ mod update;
 mod watch;
 
 pub use host::{Host, Settings};
+
+// Who puts a server together needs the stores, the models and the contracts that they meet.
+pub use {inspan_engine as engine, inspan_journal as journal, inspan_models as models};
