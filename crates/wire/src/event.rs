@@ -1,5 +1,8 @@
 //! Small helpers over the generated event types, so that callers do not spell out every level.
 
+use prost_types::value::Kind;
+use prost_types::{Struct, Value};
+
 use crate::v1;
 
 impl v1::Part {
@@ -36,5 +39,76 @@ impl v1::Event {
     /// A lifecycle event, which belongs to no execution.
     pub fn lifecycle(lifecycle: v1::Lifecycle) -> v1::Event {
         v1::Event::new("", v1::EventKind::EventLifecycle, v1::event::Body::Lifecycle(lifecycle))
+    }
+}
+
+/// A field that tells two tool calls apart, in the order in which they are compared (R-TOOL-7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToolField {
+    /// The call's id.
+    Id,
+    /// The tool's name.
+    Tool,
+    /// Who runs it.
+    Mediation,
+    /// The idempotency key.
+    IdempotencyKey,
+    /// The arguments.
+    Args,
+}
+
+impl std::fmt::Display for ToolField {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            ToolField::Id => "id",
+            ToolField::Tool => "tool",
+            ToolField::Mediation => "mediation",
+            ToolField::IdempotencyKey => "idempotency_key",
+            ToolField::Args => "args",
+        })
+    }
+}
+
+/// The first field in which two tool calls differ, `None` when they are the same call.
+///
+/// Arguments are compared as values: the order of keys and the spelling of numbers do not matter,
+/// the order of lists does, absent is not `{}`, a missing key is not a null (R-TOOL-8). A number
+/// that has no JSON form equals nothing.
+pub fn tool_difference(recorded: &v1::ToolCall, emitted: &v1::ToolCall) -> Option<ToolField> {
+    if recorded.id != emitted.id {
+        return Some(ToolField::Id);
+    }
+    if recorded.tool != emitted.tool {
+        return Some(ToolField::Tool);
+    }
+    if recorded.mediation != emitted.mediation {
+        return Some(ToolField::Mediation);
+    }
+    if recorded.idempotency_key != emitted.idempotency_key {
+        return Some(ToolField::IdempotencyKey);
+    }
+    let same_args = match (&recorded.args, &emitted.args) {
+        (Some(recorded), Some(emitted)) => same_struct(recorded, emitted),
+        (None, None) => true,
+        _ => false,
+    };
+    (!same_args).then_some(ToolField::Args)
+}
+
+fn same_struct(a: &Struct, b: &Struct) -> bool {
+    a.fields.len() == b.fields.len()
+        && a.fields.iter().zip(&b.fields).all(|((ak, av), (bk, bv))| ak == bk && same_value(av, bv))
+}
+
+/// A value that says nothing reads as a null.
+fn same_value(a: &Value, b: &Value) -> bool {
+    match (&a.kind, &b.kind) {
+        (None | Some(Kind::NullValue(_)), None | Some(Kind::NullValue(_))) => true,
+        (Some(Kind::StructValue(a)), Some(Kind::StructValue(b))) => same_struct(a, b),
+        (Some(Kind::ListValue(a)), Some(Kind::ListValue(b))) => {
+            a.values.len() == b.values.len() && a.values.iter().zip(&b.values).all(|(a, b)| same_value(a, b))
+        }
+        (Some(Kind::NumberValue(a)), Some(Kind::NumberValue(b))) => a == b && a.is_finite(),
+        (a, b) => a == b,
     }
 }
