@@ -8,9 +8,12 @@
 pub mod blob;
 pub mod contract;
 pub mod error;
+pub mod export;
+pub mod foreign;
 pub mod memory;
 pub mod record;
 pub mod session;
+pub mod verify;
 
 mod admit;
 mod lineage;
