@@ -117,7 +117,7 @@ impl Early {
                     .collect();
                 let usage = format!("usage: inspan <{}> [flags]", verbs.join("|"));
                 let lead = text.map(|t| format!("inspan: {t}\n")).unwrap_or_default();
-                eprintln!("{lead}{usage}\ntry: inspan --help");
+                error::say(&format!("{lead}{usage}\ntry: inspan --help"));
                 ExitCode::from(2)
             }
             Early::Flags { text, help } => {
