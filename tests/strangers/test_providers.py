@@ -9,7 +9,7 @@ from providers import Anthropic, OpenAi, serve
 from test_grpcio import create, exec_turn, kinds, watch
 
 KEY = "key-of-the-test"
-APIS = {"openai": (OpenAi, "/v1", "authorization", f"Bearer {KEY}"), "anthropic": (Anthropic, "", "x-api-key", KEY)}
+APIS = {"openai": (OpenAi, "authorization", f"Bearer {KEY}"), "anthropic": (Anthropic, "x-api-key", KEY)}
 
 
 def output(stubs, updates):
@@ -21,12 +21,10 @@ def output(stubs, updates):
 
 @pytest.mark.parametrize("api", APIS)
 def test_a_conversation_is_held_and_outlives_its_host(make_host, stubs, api, tmp_path):
-    handler, base, header, value = APIS[api]
+    handler, header, value = APIS[api]
     env = {**os.environ, "MODEL_API_KEY": KEY}
     with serve(handler) as provider:
-        flags = ["--model", "m", "--model-api", api, "--model-base-url", provider.url + base]
-        if api == "anthropic":
-            flags += ["--model-path", "/v1/messages"]
+        flags = ["--model", "m", "--model-api", api, "--model-base-url", f"{provider.url}/v1"]
         host = make_host(*flags, env=env)
         uid = create(stubs.Sessions(host.channel), stubs)
         turn = lambda text: exec_turn(stubs.Sessions(host.channel), stubs, uid, text, harness="chat")
