@@ -11,8 +11,10 @@ pub mod error;
 pub mod memory;
 pub mod record;
 pub mod session;
+pub mod sqlite;
 
 mod admit;
+mod delta;
 mod lineage;
 mod pool;
 
