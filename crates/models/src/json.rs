@@ -249,7 +249,7 @@ mod tests {
                 r#"{"s":"12345678901234567891 \" 12345678901234567891"}"#,
                 r#"{"s":"12345678901234567891 \" 12345678901234567891"}"#,
             ),
-            (r#"{"e":1e300,"l":[null,true,-3]}"#, r#"{"e":1e300,"l":[null,true,-3]}"#),
+            (r#"{"e":1e300,"l":[null,true,-3]}"#, r#"{"e":1e+300,"l":[null,true,-3]}"#),
         ];
         for (text, expected) in ok {
             let data = to_struct(text).unwrap_or_else(|e| panic!("{text}: {e}"));

@@ -113,3 +113,6 @@ fn assistant(parts: Vec<v1::Part>) -> v1::Message {
 fn count(fields: &Fields, name: &str) -> Option<i64> {
     fields.get(name)?.get().parse().ok().filter(|n| *n >= 0)
 }
+
+#[cfg(test)]
+mod tests;

@@ -80,6 +80,8 @@ pub struct Answer {
     pub(super) steps: Vec<Step>,
     pub(super) framing: Framing,
     pub(super) end: End,
+    /// What the head waits for.
+    pub(super) held: Option<Gate>,
     /// What `content-length` says.
     pub(super) length: usize,
 }
@@ -90,7 +92,7 @@ impl Answer {
         let body = body.into();
         let headers = vec![("content-type".to_owned(), media_type.to_owned())];
         let length = body.len();
-        Answer { status, headers, steps: vec![Step::Bytes(body)], framing, end: End::Whole, length }
+        Answer { status, headers, steps: vec![Step::Bytes(body)], framing, end: End::Whole, held: None, length }
     }
 
     /// JSON with a length.
@@ -135,6 +137,13 @@ impl Answer {
             }
         }
         self.end = end;
+        self
+    }
+
+    /// Holds back the whole answer, head included.
+    #[must_use]
+    pub fn held(mut self, gate: &Gate) -> Answer {
+        self.held = Some(gate.clone());
         self
     }
 
