@@ -1,11 +1,17 @@
-//! The engine's front: every operation on a session.
+//! The engine's front: what every operation shares.
 
 use std::sync::Arc;
 
-use inspan_journal::{Journal, Session};
+use futures_util::future::{Either, select};
+use inspan_journal::{FenceRule, Journal, NewSession, Session};
 use inspan_wire::{SessionUid, v1};
 
-use crate::{Catalog, Error, Observer, Rim};
+use crate::guard::Guards;
+use crate::history::Past;
+use crate::scan::Scan;
+use crate::warm::Warm;
+use crate::writer::Writer;
+use crate::{Agent, Catalog, Error, Observer, Rim};
 
 /// Bounds that the engine keeps.
 #[derive(Debug, Clone)]
@@ -25,66 +31,19 @@ impl Default for Limits {
 /// Drives sessions. Cheap to clone; one per store and process, since the guard lives here.
 #[derive(Clone)]
 pub struct Engine {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
-struct Inner {
-    journal: Arc<dyn Journal>,
-    rim: Arc<dyn Rim>,
-    catalog: Arc<dyn Catalog>,
-    observer: Arc<dyn Observer>,
-    limits: Limits,
+pub(crate) struct Inner {
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) rim: Arc<dyn Rim>,
+    pub(crate) catalog: Arc<dyn Catalog>,
+    pub(crate) observer: Arc<dyn Observer>,
+    pub(crate) limits: Limits,
+    pub(crate) warm: Arc<Warm>,
+    pub(crate) guards: Arc<Guards>,
 }
 
-/// What a fork asks for.
-#[derive(Debug, Clone, Default)]
-pub struct ForkArgs {
-    /// Zero or less means the head (R-FORK-2).
-    pub at_seq: i64,
-    /// 1 to 128; zero means 1.
-    pub count: i32,
-    /// Replace the parent's.
-    pub labels: std::collections::BTreeMap<String, String>,
-    /// Empty, or one for each child.
-    pub names: Vec<String>,
-}
-
-/// What a re-run of a journal gave (R-REPLAY).
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Rerun {
-    /// Completed executions that were run.
-    pub executions: i64,
-    /// Recorded effects that were served.
-    pub effects: i64,
-    /// Texts of the consumed OUTPUT records, in order (R-OUT-5).
-    pub outputs: Vec<String>,
-}
-
-/// An accepted turn that has not started: the first frame of an Exec stream can be sent.
-#[must_use = "an accepted turn does nothing until it is run"]
-pub struct Turn {
-    engine: Engine,
-    session: v1::Session,
-}
-
-impl Turn {
-    /// The session before the turn.
-    pub fn session(&self) -> &v1::Session {
-        &self.session
-    }
-
-    /// Runs the turn to its end. What it records goes to the observer; dropping the future is like
-    /// a crash of the host at that point: everything recorded stays, and Resume picks it up.
-    ///
-    /// # Errors
-    /// As the table of Exec's status codes says.
-    pub async fn run(self) -> Result<v1::Session, Error> {
-        let _ = self.engine;
-        Err(Error::Stopping)
-    }
-}
-
-#[allow(clippy::unused_async, unused_variables)]
 impl Engine {
     /// An engine over `journal`.
     pub fn new(
@@ -94,7 +53,9 @@ impl Engine {
         observer: Arc<dyn Observer>,
         limits: Limits,
     ) -> Engine {
-        Engine { inner: Arc::new(Inner { journal, rim, catalog, observer, limits }) }
+        let warm = Arc::new(Warm::new(limits.warm_bytes_max));
+        let guards = Arc::new(Guards::default());
+        Engine { inner: Arc::new(Inner { journal, rim, catalog, observer, limits, warm, guards }) }
     }
 
     /// The store.
@@ -108,13 +69,31 @@ impl Engine {
     }
 
     /// Creates a session from what the caller says of it: metadata.project and name, harness,
-    /// model, identity, origin, labels, annotations. An empty project stays empty: the host puts
-    /// its default there before.
+    /// model, identity, origin, labels, annotations (R-LIST-4). An empty project stays empty: the host
+    /// puts its default there before.
     ///
     /// # Errors
     /// [`Error::UnknownHarness`], or the store's.
     pub async fn create(&self, info: v1::Session) -> Result<v1::Session, Error> {
-        Err(Error::Stopping)
+        if !info.harness.is_empty() {
+            self.agent(&info.harness)?;
+        }
+        let info = v1::Session {
+            metadata: info.metadata.map(|m| v1::ResourceMetadata {
+                project: m.project,
+                name: m.name,
+                ..Default::default()
+            }),
+            harness: info.harness,
+            model: info.model,
+            identity: info.identity.filter(|i| *i != v1::IdentityRef::default()),
+            origin: info.origin,
+            labels: info.labels,
+            annotations: info.annotations,
+            ..Default::default()
+        };
+        let new = NewSession { uid: self.new_uid(), info, state: Scan::empty().state() };
+        Ok(self.view(&self.inner.journal.create(new).await?))
     }
 
     /// The session as callers see it, RUNNING included.
@@ -122,77 +101,104 @@ impl Engine {
     /// # Errors
     /// The store's; NOT_FOUND for an unknown uid.
     pub async fn session(&self, uid: &SessionUid) -> Result<v1::Session, Error> {
-        Err(Error::Stopping)
+        Ok(self.view(&self.load(uid).await?))
     }
 
     /// A stored session as callers see it (R-LIFE-5: every answer agrees with every other).
     pub fn view(&self, session: &Session) -> v1::Session {
-        v1::Session::default()
+        let mut view = session.info.clone();
+        let metadata = view.metadata.get_or_insert_default();
+        metadata.uid = session.uid.to_string();
+        metadata.create_time = Some(timestamp(session.create_ns));
+        metadata.update_time = Some(timestamp(session.update_ns));
+        view.last_seq = session.head.seq;
+        if let Some((parent, fork_seq)) = &session.parent {
+            view.parent_uid = parent.to_string();
+            view.fork_seq = *fork_seq;
+        }
+        view.exec_state = match self.inner.guards.running(&session.uid) {
+            Some(_) => v1::ExecState::ExecRunning.into(),
+            None => session.state.exec,
+        };
+        view.compute_state = session.state.compute;
+        view.pending_approval.clone_from(&session.state.pending);
+        view
     }
 
-    /// Accepts a turn: resolves the session (an empty one is created) and the harness name. Any
-    /// error here comes before the first frame.
-    ///
-    /// # Errors
-    /// INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION as the table of Exec's status codes says.
-    pub async fn accept(&self, request: v1::ExecRequest, default_project: &str) -> Result<Turn, Error> {
-        Err(Error::Stopping)
-    }
-
-    /// Drives an interrupted turn to its end, or wakes a sleeping session (R-RESUME).
-    ///
-    /// # Errors
-    /// As the table of Resume's status codes says.
-    pub async fn resume(&self, uid: &SessionUid) -> Result<v1::Session, Error> {
-        Err(Error::Stopping)
-    }
-
-    /// Puts a session to sleep (R-LIFE-1).
-    ///
-    /// # Errors
-    /// As the table of Suspend's status codes says.
-    pub async fn suspend(&self, uid: &SessionUid) -> Result<v1::Session, Error> {
-        Err(Error::Stopping)
-    }
-
-    /// Forks a session (R-FORK).
-    ///
-    /// # Errors
-    /// As the table of Fork's status codes says; OUT_OF_RANGE beyond the head.
-    pub async fn fork(&self, uid: &SessionUid, args: ForkArgs) -> Result<Vec<v1::Session>, Error> {
-        Err(Error::Stopping)
-    }
-
-    /// Ends a turn with CANCELED: the running one, or an interrupted one. An empty `execution_id`
-    /// means the last. Returns once the turn has ended.
-    ///
-    /// # Errors
-    /// NOT_FOUND, or FAILED_PRECONDITION when there is no such unfinished turn.
-    pub async fn cancel(&self, uid: &SessionUid, execution_id: &str, reason: &str) -> Result<v1::Session, Error> {
-        Err(Error::Stopping)
-    }
-
-    /// Hides a session for ever and drops what nobody needs.
-    ///
-    /// # Errors
-    /// NOT_FOUND; ABORTED while it is busy.
-    pub async fn delete(&self, uid: &SessionUid) -> Result<v1::Session, Error> {
-        Err(Error::Stopping)
-    }
-
-    /// Runs every completed execution again on its recorded effects (R-REPLAY): no provider, no
-    /// append, no fence.
-    ///
-    /// # Errors
-    /// [`Error::ReplayDiverged`] and whatever makes the journal unfit to run.
-    pub async fn rerun(&self, uid: &SessionUid) -> Result<Rerun, Error> {
-        Err(Error::Stopping)
-    }
-
-    /// Folds records, given in order from seq 1 (or from `fork_seq + 1` on top of the parent's
-    /// state), into the projections and turn marks that an import needs. See `scan`.
-    ///
     /// Lets running turns finish the effect that they are in, then stops them; new effects and new
-    /// turns are refused. Returns when no turn runs any more.
-    pub async fn drain(&self) {}
+    /// operations are refused. Returns when no operation runs any more.
+    pub async fn drain(&self) {
+        self.inner.guards.start_draining();
+        for released in self.inner.guards.all() {
+            released.wait().await;
+        }
+    }
+
+    pub(crate) async fn load(&self, uid: &SessionUid) -> Result<Session, Error> {
+        let session = self.inner.journal.session(uid).await?;
+        Ok(session.ok_or_else(|| inspan_journal::Error::NotFound(uid.clone()))?)
+    }
+
+    pub(crate) fn agent(&self, name: &str) -> Result<Arc<Agent>, Error> {
+        self.inner.catalog.agent(name).ok_or_else(|| Error::UnknownHarness {
+            name: name.to_owned(),
+            known: self.inner.catalog.names().join(", "),
+        })
+    }
+
+    /// The agent that a session's new turns run on: its own, or the default.
+    pub(crate) fn stored_agent(&self, session: &Session) -> Result<Arc<Agent>, Error> {
+        let name = &session.info.harness;
+        self.agent(if name.is_empty() { self.inner.catalog.default_name() } else { name })
+    }
+
+    /// Describes the harness and checks that this host can run it: before any fence and any record
+    /// (R-CAP-1, R-CAP-2, R-CAP-4).
+    pub(crate) async fn admit(&self, agent: &Agent) -> Result<v1::HarnessDescriptor, Error> {
+        let rim = &self.inner.rim;
+        let limit = rim.sleep_until(rim.now_ns().saturating_add(self.inner.limits.describe_ns_max));
+        let failed = |cause: String| Error::HarnessNotDescribed { harness: agent.name.clone(), cause };
+        let descriptor = match select(agent.harness.describe(), limit).await {
+            Either::Left((answer, _)) => answer.map_err(|f| failed(f.0))?,
+            Either::Right(_) => return Err(failed("no answer in time".to_owned())),
+        };
+        let needs_memory = descriptor.capabilities.as_ref().map(v1::Capabilities::resumability)
+            == Some(v1::Resumability::RequiresMemorySnapshot);
+        if needs_memory && !agent.memory_snapshot {
+            return Err(Error::Unplaceable(format!(
+                "harness {} needs its memory kept and this host has no runtime that keeps memory: \
+                 run it on one that has, or use a harness that replays",
+                agent.name
+            )));
+        }
+        Ok(descriptor)
+    }
+
+    pub(crate) fn past(&self, uid: &SessionUid) -> Past {
+        Past::new(self.inner.journal.clone(), self.inner.warm.clone(), uid.clone())
+    }
+
+    pub(crate) fn writer(&self, session: &Session, fence: FenceRule) -> Result<Writer, Error> {
+        let inner = &self.inner;
+        Writer::new(inner.journal.clone(), inner.warm.clone(), inner.observer.clone(), session, fence)
+    }
+
+    pub(crate) fn new_uid(&self) -> SessionUid {
+        let mut bytes = [0; 12];
+        self.inner.rim.fill(&mut bytes);
+        SessionUid::from_random(bytes)
+    }
+
+    /// Tells watchers that the session's state may have changed, and answers with it.
+    pub(crate) async fn settled(&self, uid: &SessionUid) -> Result<v1::Session, Error> {
+        self.inner.observer.turn_changed(uid);
+        self.session(uid).await
+    }
+}
+
+fn timestamp(ns: i64) -> prost_types::Timestamp {
+    prost_types::Timestamp {
+        seconds: ns.div_euclid(1_000_000_000),
+        nanos: i32::try_from(ns.rem_euclid(1_000_000_000)).expect("a remainder below 10^9"),
+    }
 }

@@ -3,20 +3,39 @@
 //! The engine decides; it performs nothing itself. Time and randomness come from [`Rim`], records
 //! go to a [`Journal`](inspan_journal::Journal), model calls to a [`Model`], the agent is a
 //! [`Harness`](inspan_harness::Harness), and whoever watches is an [`Observer`]. So the same code
-//! runs in production, in replay and in the simulator. Files in reading order: `exec` starts a
-//! turn, `scan` folds the journal's past, `tape` holds what a turn has recorded already, `sink` is
-//! the one path of every effect, `writer` appends, `end` closes the turn.
+//! runs in production, in replay and in the simulator.
+//!
+//! In reading order: `exec` starts a turn, `drive` runs its harness, `sink` is the one path of every
+//! effect, `tape` holds what the turn has recorded already, `writer` appends, `scan` folds the
+//! journal's past; `recover`, `rerun`, `fork` and `life` are what else happens to a session.
 
-pub mod catalog;
-pub mod engine;
-pub mod error;
-pub mod model;
+mod catalog;
+mod drive;
+mod engine;
+mod error;
+mod exec;
+mod fork;
+mod guard;
+mod history;
+mod life;
+mod model;
 pub mod observe;
-pub mod rim;
+pub mod payload;
+mod recover;
+mod rerun;
+mod rim;
+pub mod scan;
+mod sink;
+pub mod tape;
+mod warm;
+mod writer;
 
 pub use catalog::{Agent, Catalog};
-pub use engine::{Engine, ForkArgs, Limits, Rerun, Turn};
+pub use engine::{Engine, Limits};
 pub use error::{Code, Error};
+pub use exec::Turn;
+pub use fork::ForkArgs;
 pub use model::{Completion, Model, ModelError};
 pub use observe::Observer;
+pub use rerun::Rerun;
 pub use rim::Rim;

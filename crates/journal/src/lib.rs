@@ -13,9 +13,11 @@ pub mod foreign;
 pub mod memory;
 pub mod record;
 pub mod session;
+pub mod sqlite;
 pub mod verify;
 
 mod admit;
+mod delta;
 mod lineage;
 mod pool;
 

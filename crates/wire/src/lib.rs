@@ -5,13 +5,13 @@
 //! golden vectors in `tests/`.
 
 /// Package `agentsessions.v1`, generated.
-#[allow(missing_docs, clippy::all, unreachable_pub)]
+#[allow(missing_docs, clippy::all, unreachable_pub, reason = "generated: its documentation is the .proto files")]
 pub mod v1 {
     include!("gen/agentsessions.v1.rs");
 }
 
 /// Package `inspan.v1`, generated.
-#[allow(missing_docs, clippy::all, unreachable_pub)]
+#[allow(missing_docs, clippy::all, unreachable_pub, reason = "generated: its documentation is the .proto files")]
 pub mod inspan_v1 {
     include!("gen/inspan.v1.rs");
 }
@@ -27,7 +27,7 @@ pub mod normal;
 pub mod parse;
 pub mod time;
 
-pub use id::{Digest, SessionUid};
+pub use id::{Digest, SessionUid, hex};
 
 /// The serialised `FileDescriptorSet` of both packages, for reflection and for documentation.
 pub const DESCRIPTORS: &[u8] = include_bytes!("gen/descriptors.bin");

@@ -1,0 +1,152 @@
+//! One drive of a harness: from Start to END, ERROR or CANCELED.
+
+use std::sync::Arc;
+
+use futures_util::future::{Either, pending, select};
+use futures_util::{FutureExt as _, pin_mut};
+use inspan_harness::{Failure, Start};
+use inspan_wire::v1::{self, EventKind, event::Body};
+use tokio::sync::watch;
+
+use crate::engine::Engine;
+use crate::guard::Guard;
+use crate::history::Past;
+use crate::sink::{Feed, Live, TurnSink};
+use crate::tape::Tape;
+use crate::writer::Writer;
+use crate::{Agent, Error};
+
+/// A turn that is ready to be driven: its start is durable.
+pub(crate) struct Drive {
+    /// Where it runs.
+    pub(crate) agent: Arc<Agent>,
+    /// What the harness gets.
+    pub(crate) start: Start,
+    /// The id that its records carry: empty in a legacy journal.
+    pub(crate) record_id: String,
+    /// The session's records.
+    pub(crate) past: Past,
+    /// What it has recorded already.
+    pub(crate) tape: Tape,
+    /// Where the tape is fed from.
+    pub(crate) feed: Option<Feed>,
+    /// Appends.
+    pub(crate) writer: Writer,
+    /// When the turn must be over, nanoseconds since the Unix epoch.
+    pub(crate) deadline_ns: Option<i64>,
+    /// Records that follow END in the same commit.
+    pub(crate) after_end: Vec<v1::Event>,
+}
+
+enum Outcome {
+    Ended(Result<(), Failure>),
+    Canceled(String),
+    Deadline,
+}
+
+impl Engine {
+    /// Drives the turn to its end. Whatever happens is in the journal afterwards, except what a stopping
+    /// host leaves for Resume.
+    pub(crate) async fn drive(&self, guard: &Guard, drive: Drive) -> Result<(), Error> {
+        let Drive { agent, start, record_id, past, tape, feed, writer, deadline_ns, after_end } = drive;
+        let inner = &self.inner;
+        let cancel = guard.begin(&start.execution_id);
+        inner.observer.turn_changed(&start.session.as_str().into());
+
+        let live = Live {
+            writer,
+            model: agent.model.clone(),
+            rim: inner.rim.clone(),
+            observer: inner.observer.clone(),
+            guards: inner.guards.clone(),
+        };
+        let session = start.session.as_str().into();
+        let sink = TurnSink::new(session, record_id.clone(), past, tape, feed, Some(live));
+        let outcome = {
+            let run = agent.harness.run(start, &sink);
+            let interrupt = self.interrupt(cancel, deadline_ns);
+            pin_mut!(interrupt);
+            match select(run, interrupt).await {
+                Either::Left((result, _)) => Outcome::Ended(result),
+                Either::Right((outcome, _)) => outcome,
+            }
+        };
+        let closed = sink.close(matches!(outcome, Outcome::Ended(Ok(())))).await;
+        let live = closed.live.expect("a live turn keeps its writer");
+        let verdict = match (closed.latch, outcome) {
+            (Some(latched), _) => Err(latched),
+            (None, Outcome::Ended(Ok(()))) => Ok(()),
+            (None, Outcome::Ended(Err(failure))) => Err(Error::HarnessFailed(failure.0)),
+            (None, Outcome::Canceled(reason)) => Err(Error::Canceled(reason)),
+            (None, Outcome::Deadline) => Err(Error::DeadlineExceeded),
+        };
+        close(live.writer, &record_id, verdict, after_end).await
+    }
+
+    /// Resolves when somebody cancels the turn or its deadline passes.
+    async fn interrupt(&self, mut cancel: watch::Receiver<Option<String>>, deadline_ns: Option<i64>) -> Outcome {
+        let deadline = match deadline_ns {
+            Some(ns) => self.inner.rim.sleep_until(ns),
+            None => pending().boxed(),
+        };
+        let canceled = async {
+            let reason = cancel.wait_for(Option::is_some).await.map(|reason| reason.clone().unwrap_or_default());
+            match reason {
+                Ok(reason) => reason,
+                Err(_) => pending().await,
+            }
+        };
+        pin_mut!(canceled);
+        match select(canceled, deadline).await {
+            Either::Left((reason, _)) => Outcome::Canceled(reason),
+            Either::Right(_) => Outcome::Deadline,
+        }
+    }
+}
+
+/// Appends what ends the turn (R-LIVE-4) and passes the verdict on.
+async fn close(
+    mut writer: Writer,
+    record_id: &str,
+    verdict: Result<(), Error>,
+    after_end: Vec<v1::Event>,
+) -> Result<(), Error> {
+    let events = match &verdict {
+        Ok(()) => {
+            let mut events = vec![end_event(record_id, "COMPLETED", None)];
+            events.extend(after_end);
+            events
+        }
+        Err(Error::Canceled(reason)) => cancel_events(record_id, reason),
+        // A journal that cannot be written, or a host that stops, leaves the turn to Resume.
+        Err(Error::Stopping) => Vec::new(),
+        Err(_) if writer.broken().is_some() => Vec::new(),
+        Err(e) => vec![v1::Event::new(record_id, EventKind::EventError, Body::Error(error_body(e)))],
+    };
+    if !events.is_empty() {
+        let appended = writer.append(events).await;
+        if verdict.is_ok() {
+            appended?;
+        }
+    }
+    verdict
+}
+
+fn error_body(error: &Error) -> v1::Error {
+    v1::Error { code: error.code() as i32, description: error.to_string() }
+}
+
+fn end_event(record_id: &str, state: &str, error: Option<v1::Error>) -> v1::Event {
+    v1::Event::new(record_id, EventKind::EventEnd, Body::End(v1::HarnessEnd { state: state.to_owned(), error }))
+}
+
+/// What ends a cancelled turn: why, then END. In one commit.
+pub(crate) fn cancel_events(record_id: &str, reason: &str) -> Vec<v1::Event> {
+    let lifecycle = v1::Lifecycle {
+        kind: v1::lifecycle::Kind::LifecycleCancel.into(),
+        detail: reason.to_owned(),
+        ..Default::default()
+    };
+    let error = error_body(&Error::Canceled(reason.to_owned()));
+    vec![v1::Event::lifecycle(lifecycle), end_event(record_id, "CANCELED", Some(error))]
+}

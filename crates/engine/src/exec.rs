@@ -1,0 +1,194 @@
+//! A new turn: accepted, then run.
+
+use std::sync::Arc;
+
+use inspan_harness::Start;
+use inspan_journal::{FenceRule, Session};
+use inspan_wire::v1::{self, EventKind, event::Body};
+use inspan_wire::{SessionUid, hex};
+
+use crate::drive::Drive;
+use crate::engine::Engine;
+use crate::guard::Guard;
+use crate::scan::Scan;
+use crate::tape::Tape;
+use crate::{Agent, Error, payload};
+
+/// An accepted turn that has not started: the first frame of an Exec stream can be sent.
+#[must_use = "an accepted turn does nothing until it is run"]
+pub struct Turn {
+    engine: Engine,
+    view: v1::Session,
+    uid: SessionUid,
+    agent: Arc<Agent>,
+    request: v1::ExecRequest,
+    execution_id: String,
+}
+
+impl Engine {
+    /// Accepts a turn: resolves the session (an empty one is created) and the harness name. Any
+    /// error here comes before the first frame.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION as the table of Exec's status codes says.
+    pub async fn accept(&self, request: v1::ExecRequest, default_project: &str) -> Result<Turn, Error> {
+        for message in &request.inputs {
+            payload::refuse_named(message)?;
+        }
+        if self.inner.guards.draining() {
+            return Err(Error::Stopping);
+        }
+        let (view, uid, agent) = if request.session.is_empty() {
+            let info = v1::Session {
+                metadata: Some(v1::ResourceMetadata { project: default_project.to_owned(), ..Default::default() }),
+                harness: request.harness.clone(),
+                ..Default::default()
+            };
+            let view = self.create(info).await?;
+            let uid = SessionUid::from(view.metadata.as_ref().map_or("", |m| m.uid.as_str()));
+            let stored = self.load(&uid).await?;
+            (view, uid, self.stored_agent(&stored)?)
+        } else {
+            let session = self.load(&request.session.as_str().into()).await?;
+            // An unknown stored name is refused also when this turn overrides it (R-VER-5).
+            let stored = self.stored_agent(&session)?;
+            let agent = if request.harness.is_empty() { stored } else { self.agent(&request.harness)? };
+            refuse_gated(&Scan::load(&session.state)?)?;
+            (self.view(&session), session.uid, agent)
+        };
+        let mut id = [0; 8];
+        self.inner.rim.fill(&mut id);
+        Ok(Turn { engine: self.clone(), view, uid, agent, request, execution_id: hex(&id) })
+    }
+}
+
+/// An open approval is decided first; this host has no gate to decide it at.
+pub(crate) fn refuse_gated(scan: &Scan) -> Result<(), Error> {
+    match &scan.turn {
+        Some(turn) if turn.gated && turn.ended.is_none() => Err(Error::ApprovalUnavailable(
+            "the session's last turn waits at an approval gate and this host decides none: \
+             fork before the gated call, or decide it on a host that can"
+                .to_owned(),
+        )),
+        _ => Ok(()),
+    }
+}
+
+impl Turn {
+    /// The session before the turn.
+    pub fn session(&self) -> &v1::Session {
+        &self.view
+    }
+
+    /// Its uid.
+    pub fn uid(&self) -> &SessionUid {
+        &self.uid
+    }
+
+    /// The id that its records will carry: how its viewer tells them from another turn's.
+    pub fn execution_id(&self) -> &str {
+        &self.execution_id
+    }
+
+    /// Runs the turn to its end. What it records goes to the observer; dropping the future is like
+    /// a crash of the host at that point: everything recorded stays, and Resume picks it up.
+    ///
+    /// # Errors
+    /// As the table of Exec's status codes says.
+    pub async fn run(self) -> Result<v1::Session, Error> {
+        let guard = self.engine.inner.guards.acquire(&self.uid)?;
+        let result = self.run_guarded(&guard).await;
+        drop(guard);
+        let view = self.engine.settled(&self.uid).await;
+        result.and(view)
+    }
+
+    async fn run_guarded(&self, guard: &Guard) -> Result<(), Error> {
+        let engine = &self.engine;
+        let deadline_ns = self.deadline_ns()?;
+        let session = engine.load(&self.uid).await?;
+        let scan = Scan::load(&session.state)?;
+        refuse_gated(&scan)?;
+        if let Some(fault) = &scan.boundary_fault {
+            return Err(fault.error());
+        }
+        self.check_expected(&session)?;
+        let descriptor = engine.admit(&self.agent).await?;
+        if deadline_ns.is_some_and(|ns| engine.inner.rim.now_ns() >= ns) {
+            return Err(Error::DeadlineExceeded);
+        }
+
+        let execution_id = self.execution_id.clone();
+        let first_seq = session.head.seq + 1;
+        let mut writer = engine.writer(&session, FenceRule::Next)?;
+        let whole = writer.append(self.first_events(&execution_id, descriptor.version)).await?;
+        let inputs = whole.into_iter().filter_map(input_message).collect();
+        let past = engine.past(&self.uid);
+        let start = Start {
+            session: self.uid.to_string(),
+            execution_id: execution_id.clone(),
+            config: self.request.config.clone(),
+            history: past.before(first_seq),
+            inputs,
+            identity: None,
+            resume_from_seq: self.request.resume_from_seq,
+        };
+        let drive = Drive {
+            agent: self.agent.clone(),
+            start,
+            record_id: execution_id,
+            past,
+            tape: Tape::blank(),
+            feed: None,
+            writer,
+            deadline_ns,
+            after_end: Vec::new(),
+        };
+        engine.drive(guard, drive).await
+    }
+
+    /// The deadline of the turn; one that has passed is refused before anything is recorded.
+    fn deadline_ns(&self) -> Result<Option<i64>, Error> {
+        if self.request.deadline_unix <= 0 {
+            return Ok(None);
+        }
+        let ns = self.request.deadline_unix.saturating_mul(1_000_000_000);
+        if self.engine.inner.rim.now_ns() >= ns {
+            return Err(Error::DeadlineExceeded);
+        }
+        Ok(Some(ns))
+    }
+
+    /// R-CAS-4: said early, so that no harness is asked for a turn that cannot start.
+    fn check_expected(&self, session: &Session) -> Result<(), Error> {
+        match self.request.expected_last_seq {
+            Some(expected) if expected != session.head.seq => {
+                Err(inspan_journal::Error::Conflict { session: self.uid.clone(), expected, actual: session.head.seq }
+                    .into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// EXECUTION_START and the INPUTs, one commit (R-START-1, R-START-2).
+    fn first_events(&self, execution_id: &str, harness_version: String) -> Vec<v1::Event> {
+        let start = v1::ExecutionStart {
+            config: self.request.config.clone(),
+            resume_from_seq: self.request.resume_from_seq,
+            input_count: Some(i64::try_from(self.request.inputs.len()).expect("a message count fits")),
+            harness: self.agent.name.clone(),
+            harness_version,
+        };
+        let start = v1::Event::new(execution_id, EventKind::EventExecutionStart, Body::ExecutionStart(start));
+        let inputs = self.request.inputs.iter().cloned();
+        let inputs = inputs.map(|m| v1::Event::new(execution_id, EventKind::EventInput, Body::Message(m)));
+        std::iter::once(start).chain(inputs).collect()
+    }
+}
+
+fn input_message(event: v1::Event) -> Option<v1::Message> {
+    match (event.kind(), event.body) {
+        (EventKind::EventInput, Some(Body::Message(m))) => Some(m),
+        _ => None,
+    }
+}

@@ -1,0 +1,329 @@
+//! The effects that a turn has recorded already, in order.
+//!
+//! Live, resumed and replayed turns all come through [`Tape::next`]: it is asked for the recorded
+//! effect of a request and answers what is to be done. It decides and performs nothing.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use inspan_wire::event::tool_difference;
+use inspan_wire::v1::{self, EventKind, Mediation, event::Body};
+
+use crate::Error;
+
+/// How a turn is driven.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// For the first time, or on from where it was cut.
+    Live,
+    /// Again, on its recorded effects only (R-REPLAY).
+    Replay,
+}
+
+/// A recorded effect.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// Its place.
+    pub seq: i64,
+    /// The event.
+    pub event: Arc<v1::Event>,
+}
+
+/// What the harness asks for.
+#[derive(Debug, Clone, Copy)]
+pub enum Asked<'a> {
+    /// A model call with this input hash.
+    Model {
+        /// 64 hex digits.
+        input_hash: &'a str,
+    },
+    /// Text output.
+    Output(&'a str),
+    /// A result that the harness reports.
+    Report,
+    /// Token counts.
+    Usage(&'a v1::Usage),
+    /// A tool run by the host.
+    Tool(&'a v1::ToolCall),
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub enum Step {
+    /// Hand this record back; nothing happens outside.
+    Serve(Entry),
+    /// The call is recorded and is the last effect, its outcome is not: perform it once, record the
+    /// outcome only (R-MODEL-6, R-TOOL-11).
+    Redrive,
+    /// Nothing is recorded any more: record, perform, record.
+    Perform,
+    /// The recording has the call without outcome, or the call is refused; the harness is told and may go on.
+    Missing(&'static str),
+    /// Neither recorded nor performed (R-LEGACY-9).
+    Ignore,
+    /// The harness asked for something else: the turn is over.
+    Diverged(Error),
+}
+
+/// The recorded effects of one execution that were not consumed yet.
+#[derive(Debug)]
+pub struct Tape {
+    mode: Mode,
+    legacy: bool,
+    entries: VecDeque<Entry>,
+    /// The journal may hold further entries of this execution.
+    open: bool,
+    consumed: i64,
+    last_seq: i64,
+}
+
+/// Effects that one step may look at: the call and what follows it.
+pub const LOOKAHEAD: usize = 2;
+
+impl Tape {
+    /// A tape that entries are still pushed to. `legacy` follows R-MODEL-9 and R-LEGACY-9.
+    pub fn new(mode: Mode, legacy: bool) -> Tape {
+        Tape { mode, legacy, entries: VecDeque::new(), open: true, consumed: 0, last_seq: 0 }
+    }
+
+    /// The tape of a turn that has just started.
+    pub fn blank() -> Tape {
+        Tape { open: false, ..Tape::new(Mode::Live, false) }
+    }
+
+    /// How the turn is driven.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Whether the turn belongs to a journal without execution ids.
+    pub fn legacy(&self) -> bool {
+        self.legacy
+    }
+
+    /// Whether more entries must be pushed (or [`Tape::close`] called) before the next step.
+    pub fn hungry(&self) -> bool {
+        self.open && self.entries.len() < LOOKAHEAD
+    }
+
+    /// Adds a record of the execution; what is no effect is left out (R-MODEL-13).
+    pub fn push(&mut self, seq: i64, event: Arc<v1::Event>) {
+        if is_effect(event.kind()) && !(self.legacy && event.kind() == EventKind::EventUsage) {
+            self.entries.push_back(Entry { seq, event });
+        }
+    }
+
+    /// There are no further records.
+    pub fn close(&mut self) {
+        self.open = false;
+    }
+
+    /// Recorded effects that were consumed.
+    pub fn consumed(&self) -> i64 {
+        self.consumed
+    }
+
+    /// The first recorded effect that the harness never asked for (R-LIVE-3).
+    pub fn unconsumed(&self) -> Option<Error> {
+        debug_assert!(!self.hungry(), "the tape is filled before it is judged");
+        let entry = self.entries.front()?;
+        let what = format!("the harness ended, the recording goes on with {}", entry.event.kind().as_str_name());
+        Some(Error::ReplayDiverged { seq: entry.seq, what })
+    }
+
+    /// What is to be done for `asked`. The caller has fed the tape until it is not hungry.
+    pub fn next(&mut self, asked: Asked<'_>) -> Step {
+        debug_assert!(!self.hungry(), "the tape is filled before it is asked");
+        if let Asked::Tool(call) = asked
+            && let Some(step) = self.rejected_before_intent(call)
+        {
+            return step;
+        }
+        if self.entries.is_empty() {
+            return self.past_the_end(asked);
+        }
+        match asked {
+            Asked::Model { input_hash } => self.next_model(input_hash),
+            Asked::Output(text) => self.next_output(text),
+            Asked::Report => self.next_report(),
+            Asked::Usage(usage) => self.next_usage(usage),
+            Asked::Tool(call) => self.next_tool(call),
+        }
+    }
+
+    fn past_the_end(&self, asked: Asked<'_>) -> Step {
+        match (self.mode, asked) {
+            (Mode::Live, _) => Step::Perform,
+            // R-LEGACY-9: usage is ignored on legacy replay.
+            (Mode::Replay, Asked::Usage(_)) if self.legacy => Step::Ignore,
+            (Mode::Replay, Asked::Model { .. }) => Step::Diverged(Error::ReplayInvokedModel),
+            (Mode::Replay, asked) => {
+                let what = format!("the recording ended, the harness asked for {}", asked.name());
+                Step::Diverged(Error::ReplayDiverged { seq: self.last_seq, what })
+            }
+        }
+    }
+
+    /// R-MODEL-4 to R-MODEL-9.
+    fn next_model(&mut self, input_hash: &str) -> Step {
+        let front = self.front();
+        let Some(Body::Model(recorded)) = &front.event.body else {
+            return self.wrong_kind("a model call");
+        };
+        if recorded.input_hash != input_hash {
+            return diverged(
+                front.seq,
+                format!("recorded model request {}, the harness asks {input_hash}", recorded.input_hash),
+            );
+        }
+        self.consume();
+        match self.entries.front() {
+            Some(next) if next.event.kind() == EventKind::EventOutput => Step::Serve(self.consume()),
+            Some(_) => Step::Missing("recorded completion missing"),
+            None if self.mode == Mode::Replay => Step::Missing("expected a recorded completion"),
+            None if self.legacy => Step::Missing("recorded completion missing"),
+            None => Step::Redrive,
+        }
+    }
+
+    /// R-OUT-1.
+    fn next_output(&mut self, text: &str) -> Step {
+        let front = self.front();
+        match (&front.event.body, front.event.kind()) {
+            (Some(Body::Message(m)), EventKind::EventOutput) => {
+                if m.concat_text() != text {
+                    return diverged(front.seq, "the recorded output has another text".to_owned());
+                }
+                Step::Serve(self.consume())
+            }
+            _ => self.wrong_kind("an output"),
+        }
+    }
+
+    /// R-OUT-2: the content is not compared.
+    fn next_report(&mut self) -> Step {
+        let front = self.front();
+        match &front.event.body {
+            Some(Body::Result(r)) if r.approval_request_seq != 0 || r.approval_decision_seq != 0 => {
+                diverged(front.seq, "the recorded result is an approval's receipt, not a reported one".to_owned())
+            }
+            Some(Body::Result(_)) => Step::Serve(self.consume()),
+            _ => self.wrong_kind("a reported result"),
+        }
+    }
+
+    /// R-OUT-4; a legacy tape holds no usage and serves none (R-LEGACY-9).
+    fn next_usage(&mut self, usage: &v1::Usage) -> Step {
+        if self.legacy {
+            return Step::Ignore;
+        }
+        let front = self.front();
+        match &front.event.body {
+            Some(Body::Usage(recorded)) if recorded == usage => Step::Serve(self.consume()),
+            Some(Body::Usage(_)) => diverged(front.seq, "the recorded usage has other numbers".to_owned()),
+            _ => self.wrong_kind("usage"),
+        }
+    }
+
+    /// R-TOOL-7, R-TOOL-10, R-TOOL-11.
+    fn next_tool(&mut self, call: &v1::ToolCall) -> Step {
+        let front = self.front();
+        let seq = front.seq;
+        let Some(Body::Tool(recorded)) = &front.event.body else {
+            return self.wrong_kind("a tool call");
+        };
+        if recorded.mediation() != Mediation::ControllerMediated {
+            return diverged(seq, "the recorded tool call has an invalid mediation".to_owned());
+        }
+        if recorded.idempotency_key.is_empty() {
+            return diverged(seq, "the recorded tool call has no idempotency key".to_owned());
+        }
+        if let Some(field) = tool_difference(recorded, call) {
+            return diverged(seq, format!("the recorded tool call has another {field}"));
+        }
+        self.consume();
+        match self.entries.front().map(|e| (e.seq, &e.event.body)) {
+            Some((seq, Some(Body::Result(r)))) => {
+                if r.id == call.id {
+                    Step::Serve(self.consume())
+                } else {
+                    diverged(seq, "the recorded tool result belongs to another call".to_owned())
+                }
+            }
+            Some((seq, _)) if self.entries[0].event.kind() == EventKind::EventToolResult => {
+                diverged(seq, "the recorded tool result has no payload".to_owned())
+            }
+            Some(_) => Step::Missing("recorded tool call has no result"),
+            None if self.mode == Mode::Replay => Step::Missing("expected a recorded tool result"),
+            None => Step::Redrive,
+        }
+    }
+
+    /// R-TOOL-1, R-TOOL-2, R-TOOL-14: what was rejected before it was recorded is rejected again, without
+    /// consuming the recording.
+    fn rejected_before_intent(&self, call: &v1::ToolCall) -> Option<Step> {
+        let next = self.entries.front().and_then(|e| match &e.event.body {
+            Some(Body::Tool(t)) => Some(t),
+            _ => None,
+        });
+        match call.mediation() {
+            Mediation::ControllerMediated if call.idempotency_key.is_empty() => {
+                Some(Step::Missing("a tool call needs an idempotency key"))
+            }
+            Mediation::ControllerMediated => None,
+            Mediation::RequiresApproval if next.is_some_and(|t| t.id == call.id) => None,
+            Mediation::RequiresApproval => Some(Step::Missing("this host has no approval gate")),
+            _ if next.is_none_or(|t| t.id != call.id && t.mediation() != Mediation::RequiresApproval) => {
+                Some(Step::Missing("the host runs mediated tools only: report the result of a tool that you ran"))
+            }
+            _ => None,
+        }
+    }
+
+    fn front(&self) -> &Entry {
+        self.entries.front().expect("next() has checked that there is an entry")
+    }
+
+    fn consume(&mut self) -> Entry {
+        self.consumed += 1;
+        let entry = self.entries.pop_front().expect("the caller has looked at it");
+        self.last_seq = entry.seq;
+        entry
+    }
+
+    fn wrong_kind(&self, asked: &str) -> Step {
+        let front = self.front();
+        diverged(front.seq, format!("recorded {}, the harness asks for {asked}", front.event.kind().as_str_name()))
+    }
+}
+
+impl Asked<'_> {
+    fn name(&self) -> &'static str {
+        match self {
+            Asked::Model { .. } => "a model call",
+            Asked::Output(_) => "an output",
+            Asked::Report => "a reported result",
+            Asked::Usage(_) => "usage",
+            Asked::Tool(_) => "a tool call",
+        }
+    }
+}
+
+fn diverged(seq: i64, what: String) -> Step {
+    Step::Diverged(Error::ReplayDiverged { seq, what })
+}
+
+/// The kinds that are effects of a harness (R-MODEL-13: ERROR is none).
+pub fn is_effect(kind: EventKind) -> bool {
+    use EventKind as K;
+    matches!(
+        kind,
+        K::EventModelCall
+            | K::EventOutput
+            | K::EventToolCall
+            | K::EventToolResult
+            | K::EventUsage
+            | K::EventApprovalRequest
+            | K::EventApprovalResult
+    )
+}

@@ -1,0 +1,203 @@
+//! The one writer of a session: seals records, appends them, tells who watches.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use inspan_journal::{Append, Appended, FenceRule, Head, Journal, KeptRequest, NewRecord, Record, Session, TurnMark};
+use inspan_wire::{Digest, SessionUid, canon, normal, v1};
+
+use crate::observe::Seen;
+use crate::scan::Scan;
+use crate::warm::Warm;
+use crate::{Error, Observer, payload};
+
+/// Appends to one session under one fence, as long as nobody passes it.
+pub(crate) struct Writer {
+    journal: Arc<dyn Journal>,
+    warm: Arc<Warm>,
+    observer: Arc<dyn Observer>,
+    session: SessionUid,
+    head: Head,
+    fence: FenceRule,
+    scan: Scan,
+    in_flight: Option<InFlight>,
+    broken: Option<Error>,
+}
+
+/// An append that was handed to the store. It is kept apart from the future that asked for it: a
+/// turn that is cancelled in this instant still learns whether its records are in the journal.
+struct InFlight {
+    commit: BoxFuture<'static, Result<Appended, inspan_journal::Error>>,
+    sealed: Vec<Sealed>,
+    scan: Scan,
+    request: Option<KeptRequest>,
+}
+
+struct Sealed {
+    record: NewRecord,
+    event: Arc<v1::Event>,
+}
+
+impl Writer {
+    /// A writer at the head of `session`. With [`FenceRule::Next`] the first append takes the fence.
+    ///
+    /// # Errors
+    /// When the stored fold is of an unknown form.
+    pub(crate) fn new(
+        journal: Arc<dyn Journal>,
+        warm: Arc<Warm>,
+        observer: Arc<dyn Observer>,
+        session: &Session,
+        fence: FenceRule,
+    ) -> Result<Writer, Error> {
+        Ok(Writer {
+            journal,
+            warm,
+            observer,
+            session: session.uid.clone(),
+            head: session.head,
+            fence,
+            scan: Scan::load(&session.state)?,
+            in_flight: None,
+            broken: None,
+        })
+    }
+
+    /// Whether an append failed: then nothing more is written by this writer.
+    pub(crate) fn broken(&self) -> Option<&Error> {
+        self.broken.as_ref()
+    }
+
+    /// Appends `events` in one commit; when it returns they are durable and were shown to the
+    /// observer. Answers with the events as a harness sees them, payloads in place.
+    ///
+    /// # Errors
+    /// The store's refusal; the writer is then broken.
+    pub(crate) async fn append(&mut self, events: Vec<v1::Event>) -> Result<Vec<v1::Event>, Error> {
+        self.append_with(events, None).await
+    }
+
+    /// As [`Writer::append`], and keeps the text of a model request in the same commit.
+    ///
+    /// # Errors
+    /// As [`Writer::append`].
+    pub(crate) async fn append_with(
+        &mut self,
+        events: Vec<v1::Event>,
+        request: Option<(Digest, Arc<str>)>,
+    ) -> Result<Vec<v1::Event>, Error> {
+        self.settle().await?;
+        let mut whole = Vec::with_capacity(events.len());
+        let mut blobs = Vec::new();
+        let mut recorded = Vec::with_capacity(events.len());
+        for mut event in events {
+            normal::event(&mut event);
+            let mut served = event.clone();
+            for (digest, bytes) in payload::take_out(&mut event) {
+                payload::clear_own_digests(&mut served, digest);
+                self.journal.blobs().put(bytes).await?;
+                blobs.push(digest);
+            }
+            whole.push(served);
+            recorded.push(event);
+        }
+        let request = match request {
+            Some((digest, text)) => Some(self.kept_request(digest, text).await),
+            None => None,
+        };
+        self.submit(recorded, request, blobs)?;
+        self.settle().await?;
+        Ok(whole)
+    }
+
+    /// Waits for an append in flight, if there is one, and takes note of its outcome.
+    ///
+    /// # Errors
+    /// The store's refusal, now and for ever after.
+    pub(crate) async fn settle(&mut self) -> Result<(), Error> {
+        if let Some(in_flight) = &mut self.in_flight {
+            let outcome = (&mut in_flight.commit).await;
+            let InFlight { sealed, scan, request, .. } = self.in_flight.take().expect("it was just awaited");
+            match outcome {
+                Ok(appended) => self.committed(appended, sealed, scan, request),
+                Err(e) => self.broken = Some(e.into()),
+            }
+        }
+        self.broken.clone().map_or(Ok(()), Err)
+    }
+
+    fn submit(
+        &mut self,
+        events: Vec<v1::Event>,
+        request: Option<KeptRequest>,
+        blobs: Vec<Digest>,
+    ) -> Result<(), Error> {
+        let mut scan = self.scan.clone();
+        let mut head = self.head;
+        let mut sealed = Vec::with_capacity(events.len());
+        let mut turn: Option<TurnMark> = None;
+        for event in events {
+            let text = canon::event(&event).map_err(|e| Error::InvalidArgument(e.to_string()))?;
+            let record = NewRecord::seal(head.seq + 1, head.hash, Bytes::from(text));
+            let before = scan.clone();
+            // An id of this writer is fresh: an earlier execution never comes back.
+            let starts = scan.step(record.seq, &event, |_| false);
+            turn = turn.or(scan.mark(&before, starts));
+            head = Head { seq: record.seq, hash: Some(record.content_hash) };
+            sealed.push(Sealed { record, event: Arc::new(event) });
+        }
+        let append = Append {
+            session: self.session.clone(),
+            expect_head: self.head.seq,
+            fence: self.fence,
+            records: sealed.iter().map(|s| s.record.clone()).collect(),
+            turn,
+            state: scan.state(),
+            requests: request.iter().cloned().collect(),
+            blobs,
+        };
+        let journal = self.journal.clone();
+        let commit = async move { journal.append(append).await }.boxed();
+        self.in_flight = Some(InFlight { commit, sealed, scan, request });
+        Ok(())
+    }
+
+    fn committed(&mut self, appended: Appended, sealed: Vec<Sealed>, scan: Scan, request: Option<KeptRequest>) {
+        self.fence = FenceRule::Held(appended.fence);
+        self.scan = scan;
+        let seen: Vec<Seen> = sealed
+            .into_iter()
+            .map(|Sealed { record, event }| {
+                self.head = Head { seq: record.seq, hash: Some(record.content_hash) };
+                self.warm.keep(&self.session, record.seq, &event, record.event.len());
+                let record = Record {
+                    seq: record.seq,
+                    prev_hash: record.prev_hash,
+                    content_hash: record.content_hash,
+                    fence: appended.fence,
+                    ts_ms: appended.ts_ms,
+                    event: record.event,
+                };
+                Seen { record, event }
+            })
+            .collect();
+        if let Some(request) = request {
+            self.warm.keep_request(&self.session, request.digest, request.text);
+        }
+        self.observer.committed(&self.session, &seen);
+    }
+
+    /// The request with the session's previous one beside it, from memory or from the store.
+    async fn kept_request(&mut self, digest: Digest, text: Arc<str>) -> KeptRequest {
+        let previous = self.scan.last_request.as_deref().and_then(|hex| hex.parse::<Digest>().ok());
+        let base = match (self.warm.request(&self.session), previous) {
+            (Some(warm), Some(previous)) if warm.0 == previous => Some(warm),
+            // Without its base a request is stored whole: reading it is worth no failed turn.
+            (_, Some(previous)) => self.journal.request(previous).await.ok().flatten().map(|text| (previous, text)),
+            (_, None) => None,
+        };
+        KeptRequest { digest, text, base }
+    }
+}
