@@ -1,0 +1,6 @@
+//! Exports, imports, journals of other hosts, and what the verification says of all of them.
+
+mod damage;
+mod foreign;
+mod round_trip;
+mod support;
