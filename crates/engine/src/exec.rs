@@ -22,6 +22,7 @@ pub struct Turn {
     uid: SessionUid,
     agent: Arc<Agent>,
     request: v1::ExecRequest,
+    execution_id: String,
 }
 
 impl Engine {
@@ -55,7 +56,9 @@ impl Engine {
             refuse_gated(&Scan::load(&session.state)?)?;
             (self.view(&session), session.uid, agent)
         };
-        Ok(Turn { engine: self.clone(), view, uid, agent, request })
+        let mut id = [0; 8];
+        self.inner.rim.fill(&mut id);
+        Ok(Turn { engine: self.clone(), view, uid, agent, request, execution_id: hex(&id) })
     }
 }
 
@@ -80,6 +83,11 @@ impl Turn {
     /// Its uid.
     pub fn uid(&self) -> &SessionUid {
         &self.uid
+    }
+
+    /// The id that its records will carry: how its viewer tells them from another turn's.
+    pub fn execution_id(&self) -> &str {
+        &self.execution_id
     }
 
     /// Runs the turn to its end. What it records goes to the observer; dropping the future is like
@@ -110,7 +118,7 @@ impl Turn {
             return Err(Error::DeadlineExceeded);
         }
 
-        let execution_id = self.execution_id();
+        let execution_id = self.execution_id.clone();
         let first_seq = session.head.seq + 1;
         let mut writer = engine.writer(&session, FenceRule::Next)?;
         let whole = writer.append(self.first_events(&execution_id, descriptor.version)).await?;
@@ -160,12 +168,6 @@ impl Turn {
             }
             _ => Ok(()),
         }
-    }
-
-    fn execution_id(&self) -> String {
-        let mut id = [0; 8];
-        self.engine.inner.rim.fill(&mut id);
-        hex(&id)
     }
 
     /// EXECUTION_START and the INPUTs, one commit (R-START-1, R-START-2).

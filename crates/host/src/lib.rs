@@ -1,1 +1,28 @@
+//! The inspan host: the Sessions and Journal services, over gRPC and as JSON over HTTP, on one port.
+//!
+//! [`server`] binds and serves; [`host`] holds every operation once; `grpc` and `http` are its two
+//! spellings; [`hub`] lets any number of viewers follow a session; `guard` refuses who must not
+//! drive this host; [`openapi`] writes down the HTTP spelling. [`catalog`] and [`system`] are what
+//! the engine is given: harnesses, time and randomness.
 
+pub mod catalog;
+mod exec;
+pub mod fault;
+mod grpc;
+mod guard;
+pub mod host;
+mod http;
+pub mod hub;
+pub mod openapi;
+mod page;
+pub mod proto;
+pub mod server;
+pub mod system;
+mod trace;
+mod update;
+mod watch;
+
+pub use host::{Host, Settings};
+
+// Who puts a server together needs the stores, the models and the contracts that they meet.
+pub use {inspan_engine as engine, inspan_journal as journal, inspan_models as models};

@@ -6,23 +6,33 @@ use base64::engine::general_purpose::STANDARD;
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
 
-/// How many bytes at the start of `bytes` stand for themselves in a JSON string: no quote, no
-/// backslash, no control character. Eight bytes are looked at in one step.
-pub(crate) fn plain_prefix(bytes: &[u8]) -> usize {
+/// How many of these eight bytes, from the first on, stand for themselves in a JSON string: no
+/// quote, no backslash, no control character.
+fn plain_in_word(chunk: [u8; 8]) -> usize {
     let has_zero = |word: u64| word.wrapping_sub(ONES) & !word & HIGHS;
+    let word = u64::from_le_bytes(chunk);
+    let control = word.wrapping_sub(ONES * 0x20) & !word & HIGHS;
+    let stop = control | has_zero(word ^ (ONES * u64::from(b'"'))) | has_zero(word ^ (ONES * u64::from(b'\\')));
+    // A false hit can only stand above a true one, so the lowest is exact; with none it is 64 zeros.
+    stop.trailing_zeros() as usize / 8
+}
+
+fn is_plain(byte: u8) -> bool {
+    byte >= 0x20 && byte != b'"' && byte != b'\\'
+}
+
+/// How many bytes at the start of `bytes` stand for themselves in a JSON string.
+pub(crate) fn plain_prefix(bytes: &[u8]) -> usize {
     let mut at = 0;
-    while let Some(chunk) = bytes[at..].first_chunk::<8>() {
-        let word = u64::from_le_bytes(*chunk);
-        let control = word.wrapping_sub(ONES * 0x20) & !word & HIGHS;
-        let stop = control | has_zero(word ^ (ONES * u64::from(b'"'))) | has_zero(word ^ (ONES * u64::from(b'\\')));
-        if stop != 0 {
-            // A false hit can only stand above a true one, so the lowest is exact.
-            return at + stop.trailing_zeros() as usize / 8;
+    while let Some(chunk) = bytes[at..].first_chunk() {
+        let plain = plain_in_word(*chunk);
+        at += plain;
+        if plain < 8 {
+            return at;
         }
-        at += 8;
     }
     let rest = &bytes[at..];
-    at + rest.iter().position(|b| *b < 0x20 || *b == b'"' || *b == b'\\').unwrap_or(rest.len())
+    at + rest.iter().position(|b| !is_plain(*b)).unwrap_or(rest.len())
 }
 
 /// The two-character escape of `byte`, or `\u00xx`.
@@ -47,15 +57,26 @@ fn escape(byte: u8, out: &mut Vec<u8>) {
 }
 
 /// A JSON string as RFC 8785 writes it (R-HASH-6).
+///
+/// Text is copied in words of eight bytes, which needs no call; behind a byte that must be escaped the
+/// rest of its word is taken back.
 pub(crate) fn string(text: &str, out: &mut Vec<u8>) {
+    out.reserve(text.len() + 2);
     out.push(b'"');
     let mut rest = text.as_bytes();
-    loop {
-        let plain = plain_prefix(rest);
-        out.extend_from_slice(&rest[..plain]);
-        let Some(byte) = rest.get(plain) else { break };
-        escape(*byte, out);
-        rest = &rest[plain + 1..];
+    while let Some(chunk) = rest.first_chunk::<8>() {
+        let plain = plain_in_word(*chunk);
+        out.extend_from_slice(chunk);
+        if plain < 8 {
+            out.truncate(out.len() - (8 - plain));
+            escape(chunk[plain], out);
+            rest = &rest[plain + 1..];
+        } else {
+            rest = &rest[8..];
+        }
+    }
+    for byte in rest {
+        if is_plain(*byte) { out.push(*byte) } else { escape(*byte, out) }
     }
     out.push(b'"');
 }
@@ -128,68 +149,6 @@ pub(crate) fn base64(bytes: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// RFC 3339 in UTC with 0, 3, 6 or 9 digits of fraction, in quotes (R-HASH-4). `false`, and
-/// nothing written, outside years 1 to 9999.
-#[must_use]
-pub(crate) fn timestamp(time: &prost_types::Timestamp, out: &mut Vec<u8>) -> bool {
-    const YEAR_1: i64 = -62_135_596_800;
-    const YEAR_10000: i64 = 253_402_300_800;
-    const DAY_S: i64 = 86_400;
-    let Ok(nanos) = u32::try_from(time.nanos) else { return false };
-    if nanos >= 1_000_000_000 || !(YEAR_1..YEAR_10000).contains(&time.seconds) {
-        return false;
-    }
-    let (year, month, day) = date(time.seconds.div_euclid(DAY_S));
-    let second = time.seconds.rem_euclid(DAY_S);
-    out.push(b'"');
-    digits(year, 4, out);
-    for (mark, value) in
-        [(b'-', month), (b'-', day), (b'T', second / 3600), (b':', second / 60 % 60), (b':', second % 60)]
-    {
-        out.push(mark);
-        digits(value, 2, out);
-    }
-    if nanos != 0 {
-        out.push(b'.');
-        match (nanos % 1_000_000, nanos % 1_000) {
-            (0, _) => digits(i64::from(nanos / 1_000_000), 3, out),
-            (_, 0) => digits(i64::from(nanos / 1_000), 6, out),
-            _ => digits(i64::from(nanos), 9, out),
-        }
-    }
-    out.extend_from_slice(b"Z\"");
-    true
-}
-
-/// `value` with leading zeros to `width`.
-fn digits(value: i64, width: u32, out: &mut Vec<u8>) {
-    for place in (0..width).rev() {
-        let digit = value / 10_i64.pow(place) % 10;
-        out.push(b'0' + u8::try_from(digit).expect("one decimal digit of a number that is not negative"));
-    }
-}
-
-/// Year, month and day of a count of days since 1970-01-01. The year is taken to begin in March,
-/// so that the leap day is its last; eras of 400 years are all alike.
-fn date(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    (400 * era + year_of_era + i64::from(month <= 2), month, day)
-}
-
-/// Days since 1970-01-01 of a date; the inverse of [`date`].
-pub(crate) fn days(year: i64, month: i64, day: i64) -> i64 {
-    let year = year - i64::from(month <= 2);
-    let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,14 +166,13 @@ mod tests {
     }
 
     #[test]
-    fn dates_and_days_are_inverse_over_the_whole_range() {
-        let mut last = (0, 12, 31);
-        for day in days(1, 1, 1)..days(10_000, 1, 1) {
-            let found = date(day);
-            assert!(found > last, "dates rise");
-            assert_eq!(days(found.0, found.1, found.2), day);
-            last = found;
+    fn escapes_come_out_in_place_whatever_the_alignment() {
+        for at in 0..24 {
+            let text = format!("{}\"\n\u{1}{}", "a".repeat(at), "é".repeat(at));
+            let mut out = Vec::new();
+            string(&text, &mut out);
+            let expected = format!("\"{}\\\"\\n\\u0001{}\"", "a".repeat(at), "é".repeat(at));
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
         }
-        assert_eq!(last, (9999, 12, 31));
     }
 }

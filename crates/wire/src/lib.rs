@@ -16,6 +16,7 @@ pub mod inspan_v1 {
     include!("gen/inspan.v1.rs");
 }
 
+pub mod blob;
 pub mod canon;
 mod emit;
 pub mod event;
@@ -24,6 +25,7 @@ pub mod input;
 pub mod json;
 pub mod normal;
 pub mod parse;
+pub mod time;
 
 pub use id::{Digest, SessionUid, hex};
 

@@ -325,3 +325,77 @@ pub(crate) fn line(seq: i64, event: &v1::Event) -> String {
     };
     format!("{seq} {kind} {body}").trim_end().to_owned()
 }
+
+impl World {
+    /// Writes events into a session as another host would have.
+    pub(crate) async fn plant(&self, session: &SessionUid, events: Vec<v1::Event>) {
+        use inspan_engine::scan::{Folder, Scan};
+        let stored = self.journal.session(session).await.unwrap().unwrap();
+        let mut folder = Folder::new(Scan::load(&stored.state).unwrap());
+        let mut head = stored.head;
+        for event in events {
+            let text = inspan_wire::canon::event(&event).unwrap();
+            let record = inspan_journal::NewRecord::seal(head.seq + 1, head.hash, text.into());
+            let turn = folder.step(record.seq, &event);
+            let append = inspan_journal::Append {
+                session: session.clone(),
+                expect_head: head.seq,
+                fence: inspan_journal::FenceRule::Held(1),
+                records: vec![record.clone()],
+                turn,
+                state: folder.state(),
+                requests: Vec::new(),
+                blobs: Vec::new(),
+            };
+            self.journal.append(append).await.unwrap();
+            head = inspan_journal::Head { seq: record.seq, hash: Some(record.content_hash) };
+        }
+    }
+}
+
+/// A start marker.
+pub(crate) fn start(id: &str, inputs: Option<i64>, harness: &str, version: &str) -> v1::Event {
+    let body = v1::ExecutionStart {
+        input_count: inputs,
+        harness: harness.to_owned(),
+        harness_version: version.to_owned(),
+        ..Default::default()
+    };
+    v1::Event::new(id, v1::EventKind::EventExecutionStart, Body::ExecutionStart(body))
+}
+
+/// An input with text.
+pub(crate) fn input(id: &str, text: &str) -> v1::Event {
+    v1::Event::new(id, v1::EventKind::EventInput, Body::Message(v1::Message::text("user", text)))
+}
+
+/// A completion or output with text.
+pub(crate) fn output(id: &str, text: &str) -> v1::Event {
+    v1::Event::new(id, v1::EventKind::EventOutput, Body::Message(v1::Message::text("assistant", text)))
+}
+
+/// The model call that [`Moves`] makes for `text`.
+pub(crate) fn model_call(id: &str, text: &str) -> v1::Event {
+    let request =
+        v1::ModelCall { model: "m".to_owned(), messages: vec![v1::Message::text("user", text)], ..Default::default() };
+    let hash = inspan_wire::Digest::of(inspan_wire::input::text(&request).unwrap().as_bytes());
+    let call = v1::ModelCall {
+        model: "m".to_owned(),
+        input_hash: hash.to_string(),
+        id: "00112233aabbccdd".to_owned(),
+        ..Default::default()
+    };
+    v1::Event::new(id, v1::EventKind::EventModelCall, Body::Model(call))
+}
+
+/// COMPLETED.
+pub(crate) fn end(id: &str) -> v1::Event {
+    let body = v1::HarnessEnd { state: "COMPLETED".to_owned(), error: None };
+    v1::Event::new(id, v1::EventKind::EventEnd, Body::End(body))
+}
+
+/// An ERROR.
+pub(crate) fn error(id: &str, text: &str) -> v1::Event {
+    let body = v1::Error { code: 0, description: text.to_owned() };
+    v1::Event::new(id, v1::EventKind::EventError, Body::Error(body))
+}

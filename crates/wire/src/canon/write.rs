@@ -10,8 +10,8 @@ use prost_types::value::Kind;
 use prost_types::{ListValue, Struct, Value};
 
 use super::{DEPTH_MAX, Error};
-use crate::emit;
 use crate::v1::{self, event::Body, file_part::Source, part, reasoning_part::Opaque};
+use crate::{emit, time};
 
 type Result<T = ()> = std::result::Result<T, Error>;
 
@@ -395,7 +395,12 @@ impl<'o> Canon<'o> {
     }
 
     fn timestamp(&mut self, x: &prost_types::Timestamp) -> Result {
-        if emit::timestamp(x, self.out) { Ok(()) } else { Err(Error::Timestamp) }
+        self.out.push(b'"');
+        if !time::write(x, self.out) {
+            return Err(Error::Timestamp);
+        }
+        self.out.push(b'"');
+        Ok(())
     }
 
     fn number(&mut self, x: f64) -> Result {

@@ -10,7 +10,8 @@ use bytes::Bytes;
 
 use super::Error;
 use crate::canon::DEPTH_MAX;
-use crate::emit::{self, plain_prefix};
+use crate::emit::plain_prefix;
+use crate::time;
 
 type Result<T = ()> = std::result::Result<T, Error>;
 
@@ -299,13 +300,13 @@ impl<'t> Reader<'t> {
         Ok(&self.text[start..at])
     }
 
-    /// RFC 3339 in UTC, as [`emit::timestamp`] writes it; `None` for `null`.
+    /// RFC 3339 in UTC, as [`time::write`] writes it; `None` for `null`.
     pub(super) fn timestamp(&mut self) -> Result<Option<prost_types::Timestamp>> {
         if self.null() {
             return Ok(None);
         }
         let text = self.string()?;
-        timestamp(&text).map(Some).ok_or_else(|| self.wrong("a time like 2023-11-14T22:13:20Z was expected"))
+        time::parse(&text).map(Some).ok_or_else(|| self.wrong("a time like 2023-11-14T22:13:20Z was expected"))
     }
 
     /// Any value, thrown away.
@@ -319,39 +320,4 @@ impl<'t> Reader<'t> {
             _ => self.number_text().map(drop),
         }
     }
-}
-
-fn timestamp(text: &str) -> Option<prost_types::Timestamp> {
-    let (date_and_time, rest) = text.split_at_checked(19)?;
-    let bytes = date_and_time.as_bytes();
-    let marks = [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':')];
-    if marks.iter().any(|(at, mark)| bytes[*at] != *mark) {
-        return None;
-    }
-    let number = |from: usize, to: usize| {
-        let digits = &bytes[from..to];
-        digits.iter().try_fold(0_i64, |n, b| b.is_ascii_digit().then(|| 10 * n + i64::from(b - b'0')))
-    };
-    let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
-    let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
-    if year < 1 || !(1..=12).contains(&month) || hour > 23 || minute > 59 || second > 59 {
-        return None;
-    }
-    let first = emit::days(year, month, 1);
-    let next = if month == 12 { emit::days(year + 1, 1, 1) } else { emit::days(year, month + 1, 1) };
-    if !(1..=next - first).contains(&day) {
-        return None;
-    }
-    let nanos = match rest.strip_suffix('Z')? {
-        "" => 0,
-        fraction => {
-            let digits = fraction.strip_prefix('.')?;
-            if !(1..=9).contains(&digits.len()) || !digits.bytes().all(|b| b.is_ascii_digit()) {
-                return None;
-            }
-            format!("{digits:0<9}").parse().ok()?
-        }
-    };
-    let seconds = (first + day - 1) * 86_400 + hour * 3_600 + minute * 60 + second;
-    Some(prost_types::Timestamp { seconds, nanos })
 }

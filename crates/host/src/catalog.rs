@@ -1,0 +1,74 @@
+//! The harnesses that a host serves from its start to its end.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use inspan_attach::InProcess;
+use inspan_engine::{Agent, Catalog, Model};
+use inspan_harness::Harness;
+use inspan_harness::reference::{Chat, Echo};
+
+/// The name of the harness that every host has.
+const ECHO: &str = "echo";
+
+/// Harnesses by name, fixed when the host starts. `echo` is always there and is the default until
+/// another one is chosen.
+pub struct Static {
+    agents: BTreeMap<String, Arc<Agent>>,
+    default_name: String,
+}
+
+impl Static {
+    /// A catalog with `echo`, whose model calls go to `echo_model`.
+    pub fn new(echo_model: Arc<dyn Model>) -> Static {
+        let mut catalog = Static { agents: BTreeMap::new(), default_name: ECHO.to_owned() };
+        catalog.insert(in_process(ECHO, Echo, echo_model));
+        catalog
+    }
+
+    /// Adds `chat`, which asks `provider` for the model `model`.
+    #[must_use]
+    pub fn with_chat(self, model: &str, provider: Arc<dyn Model>) -> Static {
+        self.with(in_process("chat", Chat::new(model), provider))
+    }
+
+    /// Adds a harness, in place of one of the same name.
+    #[must_use]
+    pub fn with(mut self, agent: Agent) -> Static {
+        self.insert(agent);
+        self
+    }
+
+    /// Makes `name` the harness of sessions that name none; `None` when there is no such harness.
+    #[must_use]
+    pub fn with_default(mut self, name: &str) -> Option<Static> {
+        self.agents.contains_key(name).then(|| {
+            name.clone_into(&mut self.default_name);
+            self
+        })
+    }
+
+    fn insert(&mut self, agent: Agent) {
+        self.agents.insert(agent.name.clone(), Arc::new(agent));
+    }
+}
+
+/// A harness in this process under `name`. Nothing here keeps the memory of a process, so a harness
+/// that needs that is refused when it is placed (R-CAP-1).
+pub fn in_process(name: &str, harness: impl Harness, model: Arc<dyn Model>) -> Agent {
+    Agent { name: name.to_owned(), harness: Arc::new(InProcess::new(harness)), model, memory_snapshot: false }
+}
+
+impl Catalog for Static {
+    fn agent(&self, name: &str) -> Option<Arc<Agent>> {
+        self.agents.get(name).cloned()
+    }
+
+    fn default_name(&self) -> &str {
+        &self.default_name
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.agents.keys().cloned().collect()
+    }
+}

@@ -1,0 +1,169 @@
+//! The stream of one turn: the session before it, its own records and deltas, its outcome.
+//!
+//! The turn runs on a task of its own and never waits for its viewer; when the viewer leaves, the turn
+//! goes on, and whoever comes back reads the journal.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use futures_util::stream;
+use inspan_engine::{Engine, Turn};
+use inspan_journal::Record;
+use inspan_wire::v1::{self, EventKind};
+use tokio::task::JoinHandle;
+use tonic::Code;
+
+use crate::fault::Fault;
+use crate::hub::{Follow, Hub, Item};
+use crate::update::{Update, Updates, decoded};
+
+/// Starts an accepted turn and answers with its stream.
+pub(crate) fn start(engine: &Engine, hub: &Arc<Hub>, turn: Turn) -> Updates {
+    let session = turn.session().clone();
+    let execution_id = turn.execution_id().to_owned();
+    // The viewer is there before the turn runs, so that the ring holds its first record.
+    let follow = hub.follow_live(engine.journal(), turn.uid(), session.last_seq + 1);
+    let uid = turn.uid().clone();
+    let viewer = Viewer {
+        engine: engine.clone(),
+        uid,
+        follow,
+        sight: Sight { execution_id, seen: Seen::Nothing },
+        stage: Stage::Running(tokio::spawn(turn.run())),
+    };
+    let first = stream::once(async move { Ok(Update::Session(Box::new(session))) });
+    let rest = stream::unfold(viewer, |mut viewer| async move {
+        let update = viewer.next().await?;
+        Some((update, viewer))
+    });
+    first.chain(rest).boxed()
+}
+
+struct Viewer {
+    engine: Engine,
+    uid: inspan_wire::SessionUid,
+    follow: Follow,
+    sight: Sight,
+    stage: Stage,
+}
+
+enum Stage {
+    Running(JoinHandle<Result<v1::Session, inspan_engine::Error>>),
+    /// The turn is over; records up to `head` are durable and may not have been given yet.
+    Over {
+        head: i64,
+        outcome: Result<(), Fault>,
+    },
+    Done,
+}
+
+impl Viewer {
+    async fn next(&mut self) -> Option<Result<Update, Fault>> {
+        loop {
+            let item = match &mut self.stage {
+                Stage::Done => return None,
+                Stage::Over { head, outcome } => match self.follow.next_until(*head).await {
+                    Ok(Some(item)) => Ok(item),
+                    Ok(None) => {
+                        let outcome = std::mem::replace(outcome, Ok(()));
+                        self.stage = Stage::Done;
+                        return outcome.err().map(Err);
+                    }
+                    Err(fault) => Err(fault),
+                },
+                // What is there already goes first; the outcome is the end.
+                Stage::Running(turn) => tokio::select! {
+                    biased;
+                    item = self.follow.next() => item,
+                    outcome = turn => {
+                        self.stage = over(&self.engine, &self.uid, outcome).await;
+                        continue;
+                    }
+                },
+            };
+            match item.and_then(|item| self.sight.look(item)) {
+                Ok(View::Show(update)) => return Some(Ok(update)),
+                Ok(View::Skip) => {}
+                Ok(View::Past) => self.end_here(),
+                Err(fault) => {
+                    self.stage = Stage::Done;
+                    return Some(Err(fault));
+                }
+            }
+        }
+    }
+
+    /// Another turn has begun: there is nothing more to see of this one but its outcome.
+    fn end_here(&mut self) {
+        if let Stage::Over { head, .. } = &mut self.stage {
+            *head = 0;
+        }
+    }
+}
+
+async fn over(
+    engine: &Engine,
+    uid: &inspan_wire::SessionUid,
+    outcome: Result<Result<v1::Session, inspan_engine::Error>, tokio::task::JoinError>,
+) -> Stage {
+    let fault = match outcome {
+        Ok(Ok(session)) => return Stage::Over { head: session.last_seq, outcome: Ok(()) },
+        Ok(Err(error)) => Fault::from(error),
+        Err(_) => Fault::new(Code::Internal, "the turn broke off inside the host: resume the session"),
+    };
+    // A failed turn has recorded what it could; a journal that cannot be read adds nothing to that.
+    let head = engine.journal().session(uid).await.ok().flatten().map_or(0, |session| session.head.seq);
+    Stage::Over { head, outcome: Err(fault) }
+}
+
+/// Tells the turn's own records from those of another turn on the session: one that was in progress
+/// when this one was refused, or one that began right behind it.
+struct Sight {
+    execution_id: String,
+    seen: Seen,
+}
+
+#[derive(PartialEq, Eq)]
+enum Seen {
+    Nothing,
+    Own,
+    Past,
+}
+
+enum View {
+    Show(Update),
+    Skip,
+    /// Another turn's first record, after this one's.
+    Past,
+}
+
+impl Sight {
+    fn look(&mut self, item: Item) -> Result<View, Fault> {
+        match item {
+            Item::TurnChanged => Ok(View::Skip),
+            Item::Delta(delta) if delta.execution_id == self.execution_id => Ok(View::Show(Update::Delta(delta))),
+            Item::Delta(_) => Ok(View::Skip),
+            Item::Record(record, event) => {
+                let event = decoded(&record, event)?;
+                Ok(self.look_at(record, event))
+            }
+        }
+    }
+
+    fn look_at(&mut self, record: Record, event: Arc<v1::Event>) -> View {
+        let own = event.execution_id == self.execution_id;
+        if event.kind() == EventKind::EventExecutionStart {
+            self.seen = match (own, &self.seen) {
+                (true, _) => Seen::Own,
+                (false, Seen::Nothing) => Seen::Nothing,
+                (false, _) => Seen::Past,
+            };
+        }
+        match self.seen {
+            // Records of no execution (a lifecycle marker) belong to the turn that they follow.
+            Seen::Own if own || event.execution_id.is_empty() => View::Show(Update::Record(record, Some(event))),
+            Seen::Nothing | Seen::Own => View::Skip,
+            Seen::Past => View::Past,
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! The generated clients and servers of both packages. A client is made from a channel:
+//! `SessionsClient::new(channel)`.
+
+/// Package `agentsessions.v1`.
+#[allow(missing_docs, clippy::all, unreachable_pub, clippy::disallowed_types, clippy::disallowed_methods)]
+pub mod agentsessions_v1 {
+    include!("gen/agentsessions.v1.rs");
+}
+
+/// Package `inspan.v1`.
+#[allow(missing_docs, clippy::all, unreachable_pub, clippy::disallowed_types, clippy::disallowed_methods)]
+pub mod inspan_v1 {
+    include!("gen/inspan.v1.rs");
+}
+
+pub use agentsessions_v1::{sessions_client::SessionsClient, sessions_server::SessionsServer};
+pub use inspan_v1::{journal_client::JournalClient, journal_server::JournalServer};
