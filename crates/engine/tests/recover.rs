@@ -467,3 +467,16 @@ async fn a_gated_turn_is_refused() {
     }
     assert_eq!(w.records(&s).await.len(), 3);
 }
+
+/// R-MODEL-2, R-MODEL-8, R-TOOL-15: what a harness says directly behind a failed call is not taken for the outcome
+/// of that call, by no re-run and by no Resume.
+#[tokio::test]
+async fn an_apology_is_not_replayed_as_the_completion() {
+    let w = World::new();
+    let s = w.create().await;
+    w.model.then([Answer::Fail("no".to_owned())]);
+    w.exec(&s, "try a; out sorry; trytool c key; report c; model b").await.unwrap();
+    assert_eq!(w.model.take_calls(), ["a", "b"]);
+    let rerun = w.engine.rerun(&s).await.unwrap();
+    assert_eq!((rerun.executions, rerun.outputs), (1, vec!["sorry".to_owned(), "re:b".to_owned()]));
+}
