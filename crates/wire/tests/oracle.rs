@@ -24,7 +24,7 @@ fn check_part_shape(part: &Value) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// R-HASH-2 to R-HASH-6.
+    /// R-HASH-2, R-HASH-3, R-HASH-4, R-HASH-5, R-HASH-6.
     #[test]
     fn the_writer_equals_the_generic_path(event in common::event()) {
         let canonical = canon::event(&event).expect("canonical");
