@@ -121,7 +121,7 @@ impl Host {
     /// Accepts a turn and starts it. A fault here comes before the first frame.
     pub(crate) async fn exec(&self, request: v1::ExecRequest) -> Result<Updates, Fault> {
         let turn = self.engine.accept(request, &self.settings.default_project).await?;
-        Ok(exec::start(&self.engine, &self.hub, turn))
+        Ok(exec::start(&self.engine, &self.hub, turn, self.closing.subscribe()))
     }
 
     /// The records of a session as they are now.

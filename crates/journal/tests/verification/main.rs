@@ -2,5 +2,6 @@
 
 mod damage;
 mod foreign;
+mod mutated;
 mod round_trip;
 mod support;
