@@ -8,7 +8,7 @@ mod schema;
 use serde_json::{Map, Value, json};
 
 use crate::http::BODY_BYTES_MAX;
-use crate::http::routes::{Answer, Body, Event, Kind, Op, Param, Route, Shape, TABLE, Verb};
+use crate::http::routes::{Answer, Body, EXPORT_TYPE, Event, IMPORT_TYPES, Kind, Op, Param, Route, Shape, TABLE, Verb};
 use schema::{Schemas, Side};
 
 /// Statuses that every operation may refuse with.
@@ -62,6 +62,11 @@ fn operation(route: &Route, schemas: &mut Schemas) -> Value {
             "description": format!("At most {BODY_BYTES_MAX} bytes."),
             "content": { "application/json": { "schema": body_schema(route, message, schemas) } },
         });
+    }
+    if route.body == Body::File {
+        let file = json!({ "schema": { "type": "string", "format": "binary" } });
+        let content: Map<String, Value> = IMPORT_TYPES.iter().map(|kind| ((*kind).to_owned(), file.clone())).collect();
+        operation["requestBody"] = json!({ "required": true, "content": content });
     }
     operation
 }
@@ -141,6 +146,10 @@ fn success(route: &Route, schemas: &mut Schemas) -> Value {
         Answer::Kept => json!({
             "description": "The text, byte for byte.",
             "content": { "application/json": { "schema": {} } },
+        }),
+        Answer::File => json!({
+            "description": "The file: one JSON object in a line.",
+            "content": { EXPORT_TYPE: { "schema": { "type": "string" } } },
         }),
         Answer::Bytes => json!({
             "description": "The payload, byte for byte.",
