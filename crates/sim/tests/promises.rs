@@ -1,50 +1,44 @@
 //! Seeds that run with every test run, and the proof that a broken promise would be found.
 
-use inspan_sim::{Config, Failure, Plant, Promise, run};
+use inspan_sim::{Config, Failure, Plant, Promise, Summary, run};
 
-/// Runs every seed of a range, and names the first that breaks a promise.
-fn all_hold(seeds: std::ops::Range<u64>) {
-    for seed in seeds {
-        if let Err(failure) = run(&Config::new(seed)) {
-            panic!("{failure}");
-        }
-    }
-}
+/// As many as take about half a minute unoptimised.
+const SEEDS: u64 = 32;
 
 /// The seven promises, R-CAS-1, R-CAS-2, R-LIVE-2, R-HASH-8, R-MODEL-6, R-MODEL-11, R-REPLAY-4, R-REPLAY-5, R-FORK-1:
-/// over many hosts, faults, crashes and takeovers.
+/// over many hosts, faults, crashes and takeovers. Runs that see nothing prove nothing, so what they saw counts too.
 #[test]
 fn worlds_of_many_kinds_keep_every_promise() {
-    all_hold(1..25);
+    let mut seen = Vec::new();
+    for seed in 1..=SEEDS {
+        match run(&Config::new(seed)) {
+            Ok(summary) => seen.push(summary),
+            Err(failure) => panic!("{failure}"),
+        }
+    }
+    let per_seed = |count: fn(&Summary) -> u64| seen.iter().map(count).sum::<u64>() / SEEDS;
+    assert!(per_seed(|s| s.operations) > 200, "operations");
+    assert!(per_seed(|s| s.records) > 200, "records");
+    assert!(per_seed(|s| s.calls) > 50, "provider calls");
+    assert!(per_seed(|s| s.restarts) > 10, "restarts");
+    assert!(per_seed(|s| s.overtaken) > 3, "writers that were overtaken");
+    assert!(per_seed(|s| s.deviations) > 1, "harnesses that departed from their recording");
 }
 
 /// The same seed is the same run, to the last line.
 #[test]
 fn a_seed_repeats_its_run() {
+    let trace = |seed| run(&Config::new(seed)).map(|summary| summary.trace);
     for seed in [3, 4] {
-        let summary = run(&Config::new(seed)).expect("the run keeps its promises");
-        assert_eq!(run(&Config::new(seed)).expect("so does its repetition"), summary);
-        let other = run(&Config::new(seed + 100)).expect("so does another one");
-        assert_ne!(other.trace, summary.trace);
+        let first = trace(seed).expect("the run keeps its promises");
+        assert_eq!(trace(seed), Ok(first));
+        assert_ne!(trace(seed + 100), Ok(first));
     }
-}
-
-/// Runs that see nothing prove nothing.
-#[test]
-fn the_runs_see_what_they_are_for() {
-    let seen: Vec<_> = (1..9).filter_map(|seed| run(&Config::new(seed)).ok()).collect();
-    let sum = |f: fn(&inspan_sim::Summary) -> u64| seen.iter().map(f).sum::<u64>();
-    assert!(sum(|s| s.operations) > 1000, "operations");
-    assert!(sum(|s| s.calls) > 200, "provider calls");
-    assert!(sum(|s| s.restarts) > 50, "restarts");
-    assert!(sum(|s| s.overtaken) > 20, "writers that were overtaken");
-    assert!(sum(|s| s.deviations) > 10, "harnesses that departed from their recording");
 }
 
 /// The failure of the first seed that finds `plant`.
 fn found(plant: Plant) -> Failure {
-    let seeds = 1..40;
-    let failure = seeds.into_iter().find_map(|seed| run(&Config { plant: Some(plant), ..Config::new(seed) }).err());
+    let failure = (1..40).find_map(|seed| run(&Config { plant: Some(plant), ..Config::new(seed) }).err());
     *failure.unwrap_or_else(|| panic!("{plant:?} was never found"))
 }
 
