@@ -7,8 +7,8 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::commands::{
-    cancel, completions, create, delete, demo, exec, fork, get, list, reference, replay, rerun, resume, serve, suspend,
-    version, watch,
+    cancel, completions, create, delete, demo, exec, export, fork, get, import, list, reference, replay, rerun, resume,
+    serve, suspend, verify, version, watch,
 };
 use crate::{argv, error};
 
@@ -39,6 +39,9 @@ pub(crate) enum Command {
     Cancel(cancel::Args),
     Delete(delete::Args),
     Rerun(rerun::Args),
+    Export(export::Args),
+    Import(import::Args),
+    Verify(verify::Args),
     Demo(demo::Args),
     Completions(completions::Args),
     Version(version::Args),

@@ -59,6 +59,8 @@ impl Target {
 
     /// An error of a call, with the command that helps.
     pub(crate) fn rpc_error(&self, verb: &str, session: &str, status: &Status) -> Error {
+        let lost = connection_lost(status);
+        let status = lost.as_ref().unwrap_or(status);
         let next = match status.code() {
             Code::NotFound => self.command("list", ""),
             Code::Unavailable if session.is_empty() => self.command(verb, ""),
@@ -92,6 +94,14 @@ fn rpc_text(status: &Status) -> String {
         code => format!("{code:?}"),
     };
     format!("rpc error: code = {code} desc = {}", status.message())
+}
+
+/// A status that no host sent: the connection broke under the call. The transport calls that `Unknown`, which
+/// would not tell a caller that trying again can help.
+fn connection_lost(status: &Status) -> Option<Status> {
+    use std::error::Error as _;
+    let is_ours = status.code() == Code::Unknown && status.source().is_some();
+    is_ours.then(|| Status::unavailable("the connection to the host was lost; what was shown is recorded"))
 }
 
 /// Both services of one host.

@@ -12,10 +12,12 @@ mod client;
 mod commands;
 mod embedded;
 mod error;
+mod foreign;
 
 mod lines;
 mod logfmt;
 mod output;
+mod progress;
 mod store;
 mod temp;
 mod values;

@@ -45,7 +45,8 @@ pub(crate) fn deadline(text: &str) -> Result<Deadline, String> {
         };
     }
     match text.parse::<prost_types::Timestamp>() {
-        Ok(at) if at.seconds > 0 => Ok(Deadline::At(at.seconds + i64::from(at.nanos > 0))),
+        // A date alone also parses, and would mean its first moment: hardly what was meant.
+        Ok(at) if at.seconds > 0 && text.contains(['T', 't']) => Ok(Deadline::At(at.seconds + i64::from(at.nanos > 0))),
         _ => Err("write a duration such as 30s or 1h30m, or a time such as 2030-01-31T12:00:00Z".to_owned()),
     }
 }

@@ -198,3 +198,17 @@ async fn forks_of_forks() {
     assert_eq!(w.model.count(), 0);
     assert!(w.journal_text(&s).await.ends_with("25 END COMPLETED\n26 LIFECYCLE RESUME"));
 }
+
+/// R-EXEC-4: a turn that was cut before its inputs can be cancelled; the session is as good as new then.
+#[tokio::test]
+async fn a_turn_cut_before_its_inputs_can_be_cancelled() {
+    let w = World::new();
+    let s = w.create().await;
+    w.exec(&s, "model a").await.unwrap();
+    let child = uid(&w.engine.fork(&s, at(1)).await.unwrap()[0]);
+    assert_eq!(w.engine.resume(&child).await.unwrap_err().code(), Code::FailedPrecondition);
+    w.engine.cancel(&child, "", "USER").await.unwrap();
+    w.engine.resume(&child).await.unwrap();
+    w.exec(&child, "model b").await.unwrap();
+    assert_eq!(w.engine.rerun(&child).await.unwrap().executions, 1);
+}

@@ -53,7 +53,7 @@ fn fields_are_described_by_the_comments_of_the_protocol() {
     let document = openapi::document();
     let about = document.pointer("/components/schemas/ListSessionsResponse/properties/sessions/items/$ref");
     assert_eq!(about, Some(&Value::from("#/components/schemas/Session")));
-    let about = document.pointer("/components/schemas/ForkRequestInput/properties/at_seq/description");
+    let about = document.pointer("/components/schemas/ForkRequestBody/properties/at_seq/description");
     assert_eq!(about, Some(&Value::from("Zero or less means the head.")));
 }
 

@@ -5,8 +5,7 @@
 //! its own and sees committed states only; `wal` looks at the log before SQLite does, because
 //! SQLite silently drops everything behind the first frame that does not hold.
 
-use std::fs::{File, TryLockError};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -19,6 +18,7 @@ use crate::pool::Pool;
 use crate::{Blobs, Clock, Error, NewSession, Record, Session};
 
 use fault::Stop;
+use file::Lock;
 use import::Running;
 use read::{Reader, View};
 use schema::Role;
@@ -26,11 +26,14 @@ use write::Prepared;
 use writer::{Start, Writer};
 
 mod fault;
+#[expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "what lies beside the database is files")]
+mod file;
 mod import;
 mod read;
 mod requests;
 mod schema;
 mod sweep;
+#[expect(clippy::disallowed_types, reason = "it reads the log before SQLite does")]
 mod wal;
 mod write;
 mod writer;
@@ -69,7 +72,7 @@ pub struct Store {
     recovered: Option<TornTail>,
     pins: Arc<Pinned>,
     blobs: Arc<dyn Blobs>,
-    _lock: File,
+    _lock: Lock,
 }
 
 impl Store {
@@ -82,7 +85,7 @@ impl Store {
     /// [`Error::Io`] when another process has it open, when it is of another program or of a newer
     /// version, or when the log is damaged in the middle: opening would drop what was acknowledged.
     pub fn open(options: Options) -> Result<Store, Error> {
-        let lock = lock(&options.path)?;
+        let lock = Lock::take(&options.path)?;
         let recovered = wal::inspect(&options.path)?;
         if let Some(torn) = &recovered {
             tracing::warn!(
@@ -101,14 +104,14 @@ impl Store {
     /// # Errors
     /// [`Error::Io`] as for [`Store::open`], the damage aside.
     pub fn open_damaged(options: Options) -> Result<Store, Error> {
-        let lock = lock(&options.path)?;
+        let lock = Lock::take(&options.path)?;
         let why = format!("{} was opened as damaged, for reading only", options.path.display());
         Store::open_with(options, lock, None, Some(why))
     }
 
     fn open_with(
         options: Options,
-        lock: File,
+        lock: Lock,
         recovered: Option<TornTail>,
         refuse: Option<String>,
     ) -> Result<Store, Error> {
@@ -154,7 +157,7 @@ impl Store {
     /// [`Error::Invalid`] when `to` exists, [`Error::Io`].
     pub async fn backup(&self, to: impl Into<PathBuf>) -> Result<(), Error> {
         let to = to.into();
-        self.readers.run(move |reader| backup(reader, &to)).await
+        self.readers.run(move |reader| file::backup(&reader.conn, &reader.path, &to)).await
     }
 
     async fn read<T: Send + 'static>(
@@ -267,43 +270,4 @@ impl Journal for Store {
     fn blobs(&self) -> &Arc<dyn Blobs> {
         &self.blobs
     }
-}
-
-/// Takes the file for this process alone: two hosts on one file would each believe that they are
-/// the only writer.
-fn lock(path: &Path) -> Result<File, Error> {
-    let beside = beside(path, ".lock");
-    let failed = |e: &dyn std::fmt::Display| Error::Io(format!("locking {}: {e}", beside.display()));
-    let file = File::options().create(true).truncate(false).write(true).open(&beside).map_err(|e| failed(&e))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(Error::Io(format!(
-            "{} is open in another process (its lock is {}): stop that host, or give this one another file",
-            path.display(),
-            beside.display()
-        ))),
-        Err(TryLockError::Error(e)) => Err(failed(&e)),
-    }
-}
-
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
-}
-
-fn backup(reader: &mut Reader, to: &Path) -> Result<(), Error> {
-    if to.exists() {
-        return Err(Error::Invalid(format!("{} exists already: name a new file for the backup", to.display())));
-    }
-    let partial = beside(to, ".partial");
-    let io = |e: std::io::Error| Error::Io(format!("writing the backup {}: {e}", to.display()));
-    match std::fs::remove_file(&partial) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(io(e)),
-        _ => {}
-    }
-    let name = partial.to_str().ok_or_else(|| Error::Invalid(format!("{} is not UTF-8", to.display())))?;
-    reader.conn.execute("VACUUM INTO ?1", [name]).map_err(|e| fault::report(&reader.path, &e))?;
-    File::open(&partial).and_then(|file| file.sync_all()).map_err(io)?;
-    std::fs::rename(&partial, to).map_err(io)
 }

@@ -1,10 +1,13 @@
 //! The suite on every store that needs nothing but this machine.
+#![expect(clippy::disallowed_methods, reason = "the tests look at the store's files")]
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use inspan_journal::{Blobs, Clock, Journal, memory, sqlite};
 
+#[cfg(unix)]
+mod faults;
 mod suite;
 
 /// Keeps its only store: in memory, opening again gives the same one.

@@ -41,7 +41,7 @@ impl Fields {
     /// Sets a field: in its place when it is there, at the end when it is not.
     pub(crate) fn set(&mut self, name: &str, value: &(impl Serialize + ?Sized)) {
         let value = raw(value);
-        match self.0.iter_mut().find(|(n, _)| n == name) {
+        match self.0.iter_mut().rev().find(|(n, _)| n == name) {
             Some((_, v)) => *v = value,
             None => self.0.push((name.to_owned(), value)),
         }

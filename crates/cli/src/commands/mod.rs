@@ -9,8 +9,10 @@ pub(crate) mod create;
 pub(crate) mod delete;
 pub(crate) mod demo;
 pub(crate) mod exec;
+pub(crate) mod export;
 pub(crate) mod fork;
 pub(crate) mod get;
+pub(crate) mod import;
 pub(crate) mod list;
 pub(crate) mod reference;
 pub(crate) mod replay;
@@ -18,6 +20,7 @@ pub(crate) mod rerun;
 pub(crate) mod resume;
 pub(crate) mod serve;
 pub(crate) mod suspend;
+pub(crate) mod verify;
 pub(crate) mod version;
 pub(crate) mod watch;
 
@@ -37,6 +40,9 @@ pub(crate) async fn run(command: Command) -> Result<(), Error> {
         Command::Cancel(args) => cancel::run(args).await,
         Command::Delete(args) => delete::run(args).await,
         Command::Rerun(args) => rerun::run(args).await,
+        Command::Export(args) => export::run(args).await,
+        Command::Import(args) => import::run(args).await,
+        Command::Verify(args) => verify::run(args).await,
         Command::Demo(args) => demo::run(args).await,
         Command::Completions(args) => completions::run(args),
         Command::Version(args) => version::run(args),

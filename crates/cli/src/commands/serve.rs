@@ -20,7 +20,7 @@ use crate::{logfmt, store};
 /// environment (MODEL_API_KEY, then OPENAI_API_KEY; with --model-api anthropic ANTHROPIC_API_KEY) or from a file, never from
 /// the command line.
 #[derive(Debug, clap::Args)]
-#[command(version)]
+#[command(version, display_name = "inspan")]
 pub(crate) struct Args {
     /// Where to listen: IP:PORT or unix:/path; port 0 is any free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]

@@ -8,7 +8,7 @@ mod schema;
 use serde_json::{Map, Value, json};
 
 use crate::http::BODY_BYTES_MAX;
-use crate::http::routes::{Answer, Body, Event, Kind, Op, Param, Route, Shape, TABLE, Verb};
+use crate::http::routes::{Answer, Body, EXPORT_TYPE, Event, IMPORT_TYPES, Kind, Op, Param, Route, Shape, TABLE, Verb};
 use schema::{Schemas, Side};
 
 /// Statuses that every operation may refuse with.
@@ -60,10 +60,24 @@ fn operation(route: &Route, schemas: &mut Schemas) -> Value {
         operation["requestBody"] = json!({
             "required": matches!(route.body, Body::Required(_)),
             "description": format!("At most {BODY_BYTES_MAX} bytes."),
-            "content": { "application/json": { "schema": schemas.message(message, Side::In) } },
+            "content": { "application/json": { "schema": body_schema(route, message, schemas) } },
         });
     }
+    if route.body == Body::File {
+        let file = json!({ "schema": { "type": "string", "format": "binary" } });
+        let content: Map<String, Value> = IMPORT_TYPES.iter().map(|kind| ((*kind).to_owned(), file.clone())).collect();
+        operation["requestBody"] = json!({ "required": true, "content": content });
+    }
     operation
+}
+
+/// Where the path names the session, the body need not; it may repeat it, which no schema can say.
+fn body_schema(route: &Route, message: &str, schemas: &mut Schemas) -> Value {
+    if route.path.contains("{uid}") {
+        schemas.message_without(message, "session")
+    } else {
+        schemas.message(message, Side::In)
+    }
 }
 
 fn operation_id(op: Op) -> String {
@@ -133,6 +147,10 @@ fn success(route: &Route, schemas: &mut Schemas) -> Value {
             "description": "The text, byte for byte.",
             "content": { "application/json": { "schema": {} } },
         }),
+        Answer::File => json!({
+            "description": "The file: one JSON object in a line.",
+            "content": { EXPORT_TYPE: { "schema": { "type": "string" } } },
+        }),
         Answer::Bytes => json!({
             "description": "The payload, byte for byte.",
             "content": { "application/octet-stream": { "schema": { "type": "string", "format": "binary" } } },
@@ -144,11 +162,22 @@ fn success(route: &Route, schemas: &mut Schemas) -> Value {
 fn stream(events: &[Event], schemas: &mut Schemas) -> Value {
     let frames: Map<String, Value> =
         events.iter().map(|event| (event.name().to_owned(), frame(*event, schemas))).collect();
+    let names: Vec<_> = events.iter().map(|event| event.name()).collect();
+    let event = json!({
+        "type": "object",
+        "description": "One event of the stream.",
+        "properties": {
+            "event": { "type": "string", "enum": names },
+            "id": { "type": "string", "description": "The seq of a record." },
+            "data": { "type": "string", "contentMediaType": "application/json" },
+        },
+        "required": ["event", "data"],
+    });
     json!({
         "description": "Server-sent events, named and with JSON data as in x-frames; records carry their seq as \
             id. With `Accept: application/x-ndjson`, one JSON object in a line, whose only field is the name.",
         "content": {
-            "text/event-stream": { "schema": { "type": "string" }, "x-frames": frames },
+            "text/event-stream": { "schema": event, "x-frames": frames },
             "application/x-ndjson": { "schema": { "type": "string" }, "x-frames": frames },
         },
     })

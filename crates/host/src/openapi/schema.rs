@@ -27,6 +27,20 @@ impl Schemas {
         self.refer(&message, side)
     }
 
+    /// A reference to the schema of a message that comes in without one of its fields.
+    pub(super) fn message_without(&mut self, full_name: &str, field: &str) -> Value {
+        let message = pool().get_message_by_name(full_name).expect("routes name messages of the descriptors");
+        let name = format!("{}Body", message.name());
+        if !self.0.contains_key(&name) {
+            let mut schema = self.object(&message, Side::In);
+            if let Some(properties) = schema["properties"].as_object_mut() {
+                properties.remove(field);
+            }
+            self.0.insert(name.clone(), schema);
+        }
+        reference(&name)
+    }
+
     /// A reference to a schema that stands in the code.
     pub(super) fn fixed(&mut self, name: &str, schema: impl FnOnce() -> Value) -> Value {
         self.0.entry(name.to_owned()).or_insert_with(schema);

@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::{BufReader, ErrorKind};
 use std::path::Path;
 
-use super::beside;
+use super::file::beside;
 use crate::Error;
 
 const HEADER_BYTES: usize = 32;
@@ -21,7 +21,7 @@ const FRAME_HEADER_BYTES: usize = 24;
 /// The end of a log that a crash has cut in the middle of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TornTail {
-    /// Frames behind the last whole commit, the broken one included.
+    /// Frames behind the last whole commit, broken ones included.
     pub frames: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -72,7 +72,7 @@ enum Verdict {
 
 fn scan(wal: &mut impl std::io::Read) -> std::io::Result<Verdict> {
     let mut header = [0; HEADER_BYTES];
-    if !fill(wal, &mut header)? {
+    if fill(wal, &mut header)? < HEADER_BYTES {
         return Ok(Verdict::Whole);
     }
     let Some(log) = Log::new(&header) else {
@@ -82,69 +82,86 @@ fn scan(wal: &mut impl std::io::Read) -> std::io::Result<Verdict> {
     let mut sum = log.sum;
     let (mut whole, mut good) = (0, 0);
     loop {
-        if !fill(wal, &mut frame)? {
-            // A frame that the file ends in is as torn as one that does not hold.
-            let partial = frame.len() as u64;
-            return Ok(tail(good - whole, partial, log.salted(&frame) && good > whole));
+        let filled = fill(wal, &mut frame)?;
+        if filled < frame.len() {
+            return Ok(tail(good - whole, &log, log.partial(&frame[..filled])));
         }
         let next = log.sum_of(sum, &frame);
-        if !log.salted(&frame) || next != stored_sum(&frame) {
-            break;
+        let in_chain = next == stored_sum(&frame);
+        if log.salted(&frame) && in_chain {
+            sum = next;
+            good += 1;
+            if is_commit(&frame) {
+                whole = good;
+            }
+            continue;
         }
-        sum = next;
-        good += 1;
-        if is_commit(&frame) {
-            whole = good;
-        }
+        let tail = behind(wal, &log, frame, good, in_chain)?;
+        return Ok(tail.verdict(good, whole, &log));
     }
-    behind(wal, &log, frame, good, whole)
 }
 
-/// Looks at what lies behind the last frame that holds, from the bad one, which is in `frame`, on.
+/// What lies behind the last frame that holds. Frames are numbered from 1.
+struct Behind {
+    /// The frame that ends the commit of the bad one.
+    end_of_commit: Option<u64>,
+    /// The last whole frame of this turn of the log.
+    last: u64,
+    /// Bytes of a frame that the file ends in.
+    partial: u64,
+}
+
+/// Looks at the bad frame, which is in `frame`, and at everything behind it.
 fn behind(
     wal: &mut impl std::io::Read,
     log: &Log,
     mut frame: Vec<u8>,
     good: u64,
-    whole: u64,
-) -> std::io::Result<Verdict> {
-    let frame_bytes = frame.len() as u64;
-    let mut at = good;
-    // Frames from the bad one to the commit that ends its transaction, and those behind.
-    let mut last_of_commit = None;
-    let mut last_salted = good;
+    in_chain: bool,
+) -> std::io::Result<Behind> {
+    let mut found = Behind { end_of_commit: None, last: good, partial: 0 };
+    let mut at = good + 1;
+    // A frame whose checksum continues the chain is of this turn, whatever has become of its salts.
+    let mut ours = in_chain || log.salted(&frame);
     loop {
-        at += 1;
-        if log.salted(&frame) {
-            last_salted = at;
-            if last_of_commit.is_none() && is_commit(&frame) {
-                last_of_commit = Some(at);
+        if ours {
+            found.last = at;
+            if found.end_of_commit.is_none() && is_commit(&frame) {
+                found.end_of_commit = Some(at);
             }
         }
-        if !fill(wal, &mut frame)? {
-            break;
+        let filled = fill(wal, &mut frame)?;
+        if filled < frame.len() {
+            found.partial = log.partial(&frame[..filled]);
+            return Ok(found);
         }
+        at += 1;
+        ours = log.salted(&frame);
     }
-    if let Some(end) = last_of_commit
-        && last_salted > end
-    {
-        return Ok(Verdict::BadFrame { frame: good + 1, follow: last_salted - end });
-    }
-    Ok(tail(last_salted - whole, frame_bytes, true))
 }
 
-fn tail(frames: u64, frame_bytes: u64, torn: bool) -> Verdict {
-    if frames == 0 || !torn {
+impl Behind {
+    fn verdict(&self, good: u64, whole: u64, log: &Log) -> Verdict {
+        match self.end_of_commit {
+            Some(end) if self.last > end => Verdict::BadFrame { frame: good + 1, follow: self.last - end },
+            _ => tail(self.last - whole, log, self.partial),
+        }
+    }
+}
+
+fn tail(frames: u64, log: &Log, partial: u64) -> Verdict {
+    if frames == 0 && partial == 0 {
         return Verdict::Whole;
     }
-    Verdict::Torn(TornTail { frames, bytes: frames * frame_bytes })
+    let bytes = frames * log.frame_bytes() as u64 + partial;
+    Verdict::Torn(TornTail { frames: frames + u64::from(partial > 0), bytes })
 }
 
 /// A header that does not hold: torn while the log was started anew, when everything behind it
 /// was in the database already; or gone bad under frames that it belongs to.
 fn foreign_or_bad(wal: &mut impl std::io::Read, header: &[u8; HEADER_BYTES]) -> std::io::Result<Verdict> {
     let mut first = [0; FRAME_HEADER_BYTES];
-    if !fill(wal, &mut first)? {
+    if fill(wal, &mut first)? < FRAME_HEADER_BYTES {
         return Ok(Verdict::Whole);
     }
     let salts = &first[8..16];
@@ -187,6 +204,12 @@ impl Log {
         frame[8..16] == self.salts
     }
 
+    /// The bytes of a frame that the file ends in, when it is of this turn or too short to tell.
+    fn partial(&self, frame: &[u8]) -> u64 {
+        let ours = frame.len() < 16 || self.salted(frame);
+        if ours { frame.len() as u64 } else { 0 }
+    }
+
     fn sum_of(&self, before: [u32; 2], frame: &[u8]) -> [u32; 2] {
         let sum = add(before, &frame[..8], self.big_endian);
         add(sum, &frame[FRAME_HEADER_BYTES..], self.big_endian)
@@ -217,11 +240,16 @@ fn add([mut s0, mut s1]: [u32; 2], bytes: &[u8], big_endian: bool) -> [u32; 2] {
     [s0, s1]
 }
 
-/// Fills `buffer`; false at the end of the file, a part of it filled or not.
-fn fill(from: &mut impl std::io::Read, buffer: &mut [u8]) -> std::io::Result<bool> {
-    match from.read_exact(buffer) {
-        Ok(()) => Ok(true),
-        Err(e) if e.kind() == ErrorKind::UnexpectedEof => Ok(false),
-        Err(e) => Err(e),
+/// Fills `buffer` as far as the file goes; says how far.
+fn fill(from: &mut impl std::io::Read, buffer: &mut [u8]) -> std::io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match from.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(n) => filled += n,
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
     }
+    Ok(filled)
 }

@@ -184,8 +184,8 @@ async fn a_stop_that_is_no_answer_is_an_error() {
         (r#""length""#, r#"text "a""#),
         (r#""content_filter""#, "!content_filter"),
         (r#""error""#, "!finish_reason is error"),
-        (r#""""#, "!ended before its stop reason"),
-        ("null", "!ended before its stop reason"),
+        (r#""""#, "![DONE] before a stop reason"),
+        ("null", "![DONE] before a stop reason"),
     ];
     for (reason, expected) in table {
         let body = openai(reason);
@@ -217,6 +217,8 @@ async fn messages_events_must_follow_their_order() {
     anthropic(&[start, text, delta, close, stop, end], r#"text "a""#).await;
     anthropic(&[start, ("ping", ""), text, ("news", r#","x":1"#), delta, close, stop, end], r#"text "a""#).await;
     anthropic(&[start, stop, end], "").await;
+    anthropic(&[("later", r#","message":"x","index":"y","delta":7"#), start, stop, end], "").await;
+    anthropic(&[start, ("content_block_start", r#","index":"0","content_block":{}"#)], "!without an index").await;
     anthropic(&[text, delta, close, stop, end], "!before message_start").await;
     anthropic(&[start, start], "!began twice").await;
     anthropic(&[start, text, text], "!began twice").await;
@@ -314,6 +316,16 @@ fn whole_answers_are_as_strict() {
             Api::OpenAi,
             r#"{"choices":[{"message":{"content":null,"tool_calls":[{"id":"a","function":{"name":"f","arguments":"{}"}},{"id":"a","function":{"name":"g","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}"#,
             "!two tool calls have the id a",
+        ),
+        (
+            Api::OpenAi,
+            r#"{"choices":[{"message":{"tool_calls":[{"id":"a","function":{"name":"f","arguments":"{\"x"}}]},"finish_reason":"length"}]}"#,
+            "!stopped at its token limit",
+        ),
+        (
+            Api::Anthropic,
+            r#"{"content":[{"type":"tool_use","id":"a","name":"f","input":[]}],"stop_reason":"max_tokens"}"#,
+            "!stopped at its token limit",
         ),
         (Api::Anthropic, "[]", "!not a message"),
         (Api::Anthropic, "{}", "!no content"),

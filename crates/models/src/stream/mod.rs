@@ -4,8 +4,8 @@
 //! |---|---|---|
 //! | ends | cut: an error | complete |
 //! | breaks off (reset, missing last chunk) | cut: an error | complete |
-//! | is silent | an error after the idle bound | complete after [`TAIL`] |
-//! | says `[DONE]`, `message_stop` | OpenAI: cut; Anthropic: an error without a stop reason | complete |
+//! | is silent | an error after the idle bound | complete after 5 s |
+//! | says `[DONE]` or `message_stop` | an error | complete |
 //! | brings an error event | an error | an error |
 
 pub mod sse;

@@ -9,11 +9,7 @@ use crate::testing::{Chunk, chunks, read, reset};
 const APIS: [Api; 2] = [Api::OpenAi, Api::Anthropic];
 
 fn reply() -> Reply {
-    Reply::text(&["你好", " 👩‍🚀 é\r\n", "done"])
-        .signed("思考 🤔", "c2ln")
-        .call("call_1", "lookup", r#"{"名":"値 🎉","n":1}"#)
-        .call("call_2", "noop", "{}")
-        .usage(11, 7)
+    Reply::text(&["你好", " 👩‍🚀 é\r\n"]).signed("思考", "c2ln").call("c", "f", r#"{"名":"値 🎉"}"#).usage(11, 7)
 }
 
 fn events(api: Api) -> String {
@@ -137,7 +133,7 @@ impl Seeded {
 #[tokio::test]
 async fn damaged_bodies_are_read_the_same_in_any_chunks() {
     for api in APIS {
-        for seed in 0..1500 {
+        for seed in 0..800 {
             let mut random = Seeded(seed);
             let mut body = events(api).into_bytes();
             for _ in 0..=random.below(4) {

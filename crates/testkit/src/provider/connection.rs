@@ -34,7 +34,7 @@ pub(super) async fn serve(mut stream: TcpStream, script: Arc<Script>) {
     }
 }
 
-/// Reads one request; `None` when the client closed instead.
+/// Reads one request with a `content-length`, as every client here sends; `None` when it closed instead.
 async fn read(stream: &mut TcpStream, buffer: &mut BytesMut) -> io::Result<Option<Call>> {
     let head_end = loop {
         if let Some(at) = buffer.windows(4).position(|w| w == b"\r\n\r\n") {
