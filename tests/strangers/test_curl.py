@@ -12,8 +12,9 @@ def curl(host, path, *args, body=None):
     """Status and body."""
     command = ["curl", "--silent", "--show-error", "--max-time", str(SECONDS_MAX), "--write-out", "\n%{http_code}", *args]
     if body is not None:
-        command += ["--json", json.dumps(body)]
-    done = subprocess.run([*command, host.url + path], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        command += ["--json", "@-"]
+    body = "" if body is None else json.dumps(body)
+    done = subprocess.run([*command, host.url + path], capture_output=True, text=True, input=body)
     assert done.returncode == 0, done.stderr
     text, _, status = done.stdout.rpartition("\n")
     return int(status), text

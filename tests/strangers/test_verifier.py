@@ -30,7 +30,7 @@ def exported(host, tmp_path_factory):
     files = {}
     for name, session in (("parent", uid), ("child", child)):
         files[name] = folder / f"{name}.export"
-        host.cli("export", "--session", session, "--output", str(files[name]))
+        host.cli("export", "--session", session, "--out", str(files[name]))
     return files
 
 

@@ -119,6 +119,7 @@ impl Store {
         let sql = |e: rusqlite::Error| fault::report(&path, &e);
         let mut conn = schema::connect(&path, vfs.as_deref(), Role::Writer).map_err(sql)?;
         if refuse.is_some() {
+            schema::check_current(&conn, &path)?;
             conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(sql)?;
         } else {
             schema::migrate(&mut conn, &path)?;
@@ -203,7 +204,7 @@ impl Journal for Store {
     async fn append(&self, append: Append) -> Result<Appended, Error> {
         let named = append.blobs.clone();
         let prepared = Prepared::new(append)?;
-        let appended = self.writer.call(move |tx| write::append(tx, &prepared)).await?;
+        let appended = self.writer.call_of(prepared.bytes(), move |tx| write::append(tx, &prepared)).await?;
         self.pins.unpin(&named);
         Ok(appended)
     }

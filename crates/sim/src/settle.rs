@@ -41,7 +41,7 @@ impl Sim {
             self.bring_home(uid)?;
         }
         self.check_list(live)?;
-        self.audit_all();
+        self.audit_all(true);
         self.check()
     }
 

@@ -116,6 +116,8 @@ pub(crate) struct World {
     pub(crate) answers: Mutex<BTreeMap<String, String>>,
     /// How often each flaky move has failed.
     pub(crate) flaked: Mutex<BTreeMap<(String, usize), u32>>,
+    /// Hosts on which nothing may run any more.
+    pub(crate) drained: Mutex<BTreeSet<usize>>,
     rng: Mutex<Rng>,
     clock: Mutex<Hand>,
     trace: Mutex<Trace>,
@@ -140,6 +142,7 @@ impl World {
             oracle: Mutex::default(),
             answers: Mutex::default(),
             flaked: Mutex::default(),
+            drained: Mutex::default(),
             rng: Mutex::new(rng),
             clock: Mutex::new(Hand { now_ns: 1_700_000_000_000_000_000, next: 0, sleepers: BTreeMap::new() }),
             trace: Mutex::new(Trace::new(echo)),

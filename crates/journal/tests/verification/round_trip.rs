@@ -54,7 +54,7 @@ async fn an_empty_session_travels_too() {
     assert_eq!(imported.session.head, Head::default());
 }
 
-/// A fork stands alone: it is written with the records that it inherits.
+/// R-HASH-7: the records of a fork have the hashes of its parents, so written flat it stands alone.
 #[tokio::test]
 async fn a_fork_is_written_flat_and_names_its_parents() {
     let (from, to) = (Stage::new(), Stage::new());
