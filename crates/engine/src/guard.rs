@@ -1,6 +1,6 @@
 //! One operation at a time on a session of this host (R-CAS-5), and the turns that run.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use inspan_wire::SessionUid;
@@ -16,7 +16,8 @@ pub(crate) struct Guards {
 
 #[derive(Default)]
 struct Held {
-    slots: HashMap<SessionUid, Slot>,
+    /// In order, so that a drain waits for the same sessions in the same order whenever it is repeated.
+    slots: BTreeMap<SessionUid, Slot>,
     draining: bool,
 }
 

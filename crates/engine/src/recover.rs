@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use inspan_harness::Start;
-use inspan_journal::{FenceRule, Session};
+use inspan_journal::{self as journal, FenceRule, Session};
 use inspan_wire::v1::{self, EventKind, event::Body, lifecycle::Kind};
 use inspan_wire::{SessionUid, canon};
 
@@ -68,7 +68,7 @@ impl Engine {
         refuse_inherited_intent(&past, scan, &turn.execution_id, turn.first_seq).await?;
         let recorded = Invocation::read(&past, &turn.execution_id, turn.first_seq, scan.head).await?;
 
-        let fence = self.inner.journal.new_fence(&session.uid).await?;
+        let fence = self.take_over(session).await?;
         let start = Start {
             session: session.uid.to_string(),
             execution_id: turn.execution_id.clone(),
@@ -101,7 +101,7 @@ impl Engine {
         let recorded = Invocation::read(&past, "", seq, seq).await?;
         let execution_id = self.legacy_id(&session.uid, seq).await?;
 
-        let fence = self.inner.journal.new_fence(&session.uid).await?;
+        let fence = self.take_over(session).await?;
         let start = Start {
             session: session.uid.to_string(),
             execution_id,
@@ -123,6 +123,22 @@ impl Engine {
             after_end: vec![resume_event()],
         };
         self.drive(guard, drive).await
+    }
+
+    /// Takes the session over from whoever wrote it last: from here on an older writer is refused. What it
+    /// committed since `seen` was read may be the outcome of the very call that would be driven again, so
+    /// a journal that has moved is not taken up from here.
+    async fn take_over(&self, seen: &Session) -> Result<i64, Error> {
+        let fence = self.inner.journal.new_fence(&seen.uid).await?;
+        let now = self.load(&seen.uid).await?;
+        let session = seen.uid.clone();
+        if now.head.seq != seen.head.seq {
+            return Err(journal::Error::Conflict { session, expected: seen.head.seq, actual: now.head.seq }.into());
+        }
+        if now.fence > fence {
+            return Err(journal::Error::Fenced { session, held: fence, current: now.fence }.into());
+        }
+        Ok(fence)
     }
 
     /// The registry entry of a recorded name; without one the session's own (R-VER-4).

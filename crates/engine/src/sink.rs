@@ -14,9 +14,9 @@ use tokio::sync::Mutex;
 
 use crate::guard::Guards;
 use crate::history::Past;
-use crate::tape::{Asked, Entry, Step, Tape};
+use crate::tape::{APART, Asked, Entry, Step, Tape};
 use crate::writer::Writer;
-use crate::{Error, Model, Observer, Rim};
+use crate::{Error, Model, Observer, Rim, payload};
 
 /// Everything that a live effect needs and a replay does not have.
 pub(crate) struct Live {
@@ -141,7 +141,25 @@ impl TurnSink {
         body: Body,
         request: Option<(Digest, Arc<str>)>,
     ) -> Result<v1::Event, SinkError> {
-        let event = v1::Event::new(&self.execution_id, kind, body);
+        self.append(state, v1::Event::new(&self.execution_id, kind, body), request).await
+    }
+
+    /// Appends one event that the harness made itself. Directly behind a call without outcome it says so.
+    async fn record_own(&self, state: &mut State, kind: EventKind, body: Body) -> Result<v1::Event, SinkError> {
+        let mut event = v1::Event::new(&self.execution_id, kind, body);
+        if state.tape.mistakable(kind) {
+            event.actor = Some(v1::IdentityRef { principal: APART.to_owned(), ..Default::default() });
+        }
+        self.append(state, event, None).await
+    }
+
+    async fn append(
+        &self,
+        state: &mut State,
+        event: v1::Event,
+        request: Option<(Digest, Arc<str>)>,
+    ) -> Result<v1::Event, SinkError> {
+        state.tape.recorded(event.kind());
         let live = state.live()?;
         match live.writer.append_with(vec![event], request).await {
             Ok(mut whole) => Ok(whole.pop().expect("one event was appended")),
@@ -290,7 +308,7 @@ impl Sink for TurnSink {
             _ => {
                 state.may_perform()?;
                 let body = Body::Message(v1::Message::text("assistant", text));
-                self.record(&mut state, EventKind::EventOutput, body).await.map(drop)
+                self.record_own(&mut state, EventKind::EventOutput, body).await.map(drop)
             }
         }
     }
@@ -324,11 +342,16 @@ impl Sink for TurnSink {
             let what = "a reported result carries host-owned approval fields".to_owned();
             return Err(state.latch(Error::FailedPrecondition(what)));
         }
+        // A uri of ours would be read back as the blob, whichever session it belongs to.
+        if payload::is_named_result(&result) {
+            let what = "a reported result names a blob of the host: report the output itself".to_owned();
+            return Err(SinkError::Handleable(what));
+        }
         match self.step(&mut state, Asked::Report).await? {
             Step::Serve(entry) => self.served(&mut state, &entry).await.map(drop),
             _ => {
                 state.may_perform()?;
-                self.record(&mut state, EventKind::EventToolResult, Body::Result(result)).await.map(drop)
+                self.record_own(&mut state, EventKind::EventToolResult, Body::Result(result)).await.map(drop)
             }
         }
     }

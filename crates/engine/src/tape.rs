@@ -75,6 +75,18 @@ pub struct Tape {
     open: bool,
     consumed: i64,
     last_seq: i64,
+    /// The kind of the last effect that is on record up to here.
+    last: Option<EventKind>,
+}
+
+/// The actor of an OUTPUT or TOOL_RESULT that the harness made itself directly behind a call without outcome.
+/// Outcomes are paired with their calls by position (R-MODEL-2, R-TOOL-10): without this word what
+/// a harness says after a failed call would be replayed as the outcome of that call.
+pub const APART: &str = "harness";
+
+/// Whether a record says that it is not the outcome of the call before it.
+fn is_apart(event: &v1::Event) -> bool {
+    event.actor.as_ref().is_some_and(|actor| actor.principal == APART)
 }
 
 /// Effects that one step may look at: the call and what follows it.
@@ -83,7 +95,7 @@ pub const LOOKAHEAD: usize = 2;
 impl Tape {
     /// A tape that entries are still pushed to. `legacy` follows R-MODEL-9 and R-LEGACY-9.
     pub fn new(mode: Mode, legacy: bool) -> Tape {
-        Tape { mode, legacy, entries: VecDeque::new(), open: true, consumed: 0, last_seq: 0 }
+        Tape { mode, legacy, entries: VecDeque::new(), open: true, consumed: 0, last_seq: 0, last: None }
     }
 
     /// The tape of a turn that has just started.
@@ -116,6 +128,22 @@ impl Tape {
     /// There are no further records.
     pub fn close(&mut self) {
         self.open = false;
+    }
+
+    /// An effect is recorded behind the tape.
+    pub fn recorded(&mut self, kind: EventKind) {
+        if is_effect(kind) {
+            self.last = Some(kind);
+        }
+    }
+
+    /// Whether an effect of this kind, recorded now, would be taken for the outcome of the call before it.
+    pub fn mistakable(&self, kind: EventKind) -> bool {
+        matches!(
+            (self.last, kind),
+            (Some(EventKind::EventModelCall), EventKind::EventOutput)
+                | (Some(EventKind::EventToolCall), EventKind::EventToolResult)
+        )
     }
 
     /// Recorded effects that were consumed.
@@ -178,7 +206,9 @@ impl Tape {
         }
         self.consume();
         match self.entries.front() {
-            Some(next) if next.event.kind() == EventKind::EventOutput => Step::Serve(self.consume()),
+            Some(next) if next.event.kind() == EventKind::EventOutput && !is_apart(&next.event) => {
+                Step::Serve(self.consume())
+            }
             Some(_) => Step::Missing("recorded completion missing"),
             None if self.mode == Mode::Replay => Step::Missing("expected a recorded completion"),
             None if self.legacy => Step::Missing("recorded completion missing"),
@@ -242,7 +272,9 @@ impl Tape {
             return diverged(seq, format!("the recorded tool call has another {field}"));
         }
         self.consume();
+        const NO_RESULT: &str = "recorded tool call has no result";
         match self.entries.front().map(|e| (e.seq, &e.event.body)) {
+            Some(_) if is_apart(&self.entries[0].event) => Step::Missing(NO_RESULT),
             Some((seq, Some(Body::Result(r)))) => {
                 if r.id == call.id {
                     Step::Serve(self.consume())
@@ -253,7 +285,7 @@ impl Tape {
             Some((seq, _)) if self.entries[0].event.kind() == EventKind::EventToolResult => {
                 diverged(seq, "the recorded tool result has no payload".to_owned())
             }
-            Some(_) => Step::Missing("recorded tool call has no result"),
+            Some(_) => Step::Missing(NO_RESULT),
             None if self.mode == Mode::Replay => Step::Missing("expected a recorded tool result"),
             None => Step::Redrive,
         }
@@ -288,6 +320,7 @@ impl Tape {
         self.consumed += 1;
         let entry = self.entries.pop_front().expect("the caller has looked at it");
         self.last_seq = entry.seq;
+        self.last = Some(entry.event.kind());
         entry
     }
 

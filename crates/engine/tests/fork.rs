@@ -2,6 +2,7 @@
 
 mod support;
 
+use inspan_engine::scan::Folder;
 use inspan_engine::{Code, Error, ForkArgs};
 use inspan_wire::parse;
 use inspan_wire::v1::{self, ComputeState, event::Body};
@@ -197,4 +198,34 @@ async fn forks_of_forks() {
     w.engine.resume(&s).await.unwrap();
     assert_eq!(w.model.count(), 0);
     assert!(w.journal_text(&s).await.ends_with("25 END COMPLETED\n26 LIFECYCLE RESUME"));
+}
+
+/// R-EXEC-4: a turn that was cut before its inputs can be cancelled; the session is as good as new then.
+#[tokio::test]
+async fn a_turn_cut_before_its_inputs_can_be_cancelled() {
+    let w = World::new();
+    let s = w.create().await;
+    w.exec(&s, "model a").await.unwrap();
+    let child = uid(&w.engine.fork(&s, at(1)).await.unwrap()[0]);
+    assert_eq!(w.engine.resume(&child).await.unwrap_err().code(), Code::FailedPrecondition);
+    w.engine.cancel(&child, "", "USER").await.unwrap();
+    w.engine.resume(&child).await.unwrap();
+    w.exec(&child, "model b").await.unwrap();
+    assert_eq!(w.engine.rerun(&child).await.unwrap().executions, 1);
+}
+
+/// R-LIFE-2: the projections of a fork are those of a fresh fold, also where a mark would be due at its marker.
+#[tokio::test]
+async fn a_fork_in_a_long_turn_folds_as_its_records_do() {
+    let w = World::new();
+    let s = w.create().await;
+    let mut events = vec![start("e1", Some(1), "moves", "1"), input("e1", "model a")];
+    events.extend((0..4094).map(|_| output("e1", "x")));
+    w.plant(&s, events).await;
+    let child = uid(&w.engine.fork(&s, at(0)).await.unwrap()[0]);
+    let mut folder = Folder::default();
+    for record in w.records(&child).await {
+        folder.step(record.seq, &parse::event(&record.event).unwrap());
+    }
+    assert_eq!(w.journal.session(&child).await.unwrap().unwrap().state, folder.state());
 }

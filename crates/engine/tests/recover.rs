@@ -8,6 +8,9 @@ use inspan_engine::{Code, Error};
 use inspan_harness::Harness;
 use inspan_testkit::harness::Moves;
 use inspan_wire::v1::{self, ComputeState, ExecState, event::Body};
+use tokio::sync::{Mutex, Notify};
+use tokio::task::JoinHandle;
+
 use support::{Answer, World, end, error, input, model_call, output, request, start};
 
 fn moves(harness: Moves) -> Vec<(String, Arc<dyn Harness>)> {
@@ -371,6 +374,46 @@ async fn two_hosts_race_and_one_wins() {
     assert_eq!(other.journal_text(&s).await, text);
 }
 
+/// R-CAS-2, R-MODEL-11: what another host commits while this one prepares its Resume is seen before anything is
+/// driven; a call whose outcome came in that instant is not made again.
+#[tokio::test]
+async fn a_resume_that_was_overtaken_while_it_prepared_drives_nothing() {
+    /// Lets the other host's turn end while it describes itself.
+    struct Late(Arc<Notify>, Mutex<Option<JoinHandle<Result<v1::Session, Error>>>>);
+    #[inspan_harness::async_trait]
+    impl Harness for Late {
+        async fn describe(&self) -> Result<v1::HarnessDescriptor, inspan_harness::Failure> {
+            let turn = self.1.lock().await.take();
+            if let Some(turn) = turn {
+                self.0.notify_one();
+                turn.await.unwrap().unwrap();
+            }
+            Moves::default().describe().await
+        }
+        async fn run(
+            &self,
+            start: inspan_harness::Start,
+            sink: &dyn inspan_harness::Sink,
+        ) -> Result<(), inspan_harness::Failure> {
+            Moves::default().run(start, sink).await
+        }
+    }
+    let a = World::new();
+    let s = a.create().await;
+    let gate = Arc::new(Notify::new());
+    a.model.then([Answer::Gate(gate.clone())]);
+    let turn = tokio::spawn(a.engine.accept(request(&s, "model a"), "default").await.unwrap().run());
+    while a.model.count() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let late: Arc<dyn Harness> = Arc::new(Late(gate, Mutex::new(Some(turn))));
+    let b = a.restart_with(vec![("moves".to_owned(), late)]);
+    assert_eq!(b.engine.resume(&s).await.unwrap_err().code(), Code::Aborted);
+    assert_eq!(a.model.take_calls(), ["a"], "the receipt was there: nobody asked again");
+    b.engine.resume(&s).await.unwrap();
+    assert!(a.journal_text(&s).await.ends_with("4 OUTPUT assistant re:a\n5 END COMPLETED"));
+}
+
 /// R-REPLAY-1, R-REPLAY-2, R-REPLAY-4, R-REPLAY-5, R-MODEL-5: completed turns only, nothing asked, nothing written.
 #[tokio::test]
 async fn a_rerun_asks_nobody_and_writes_nothing() {
@@ -423,4 +466,17 @@ async fn a_gated_turn_is_refused() {
         assert_eq!(e.code(), Code::FailedPrecondition);
     }
     assert_eq!(w.records(&s).await.len(), 3);
+}
+
+/// R-MODEL-2, R-MODEL-8, R-TOOL-15: what a harness says directly behind a failed call is not taken for the outcome
+/// of that call, by no re-run and by no Resume.
+#[tokio::test]
+async fn an_apology_is_not_replayed_as_the_completion() {
+    let w = World::new();
+    let s = w.create().await;
+    w.model.then([Answer::Fail("no".to_owned())]);
+    w.exec(&s, "try a; out sorry; trytool c key; report c; model b").await.unwrap();
+    assert_eq!(w.model.take_calls(), ["a", "b"]);
+    let rerun = w.engine.rerun(&s).await.unwrap();
+    assert_eq!((rerun.executions, rerun.outputs), (1, vec!["sorry".to_owned(), "re:b".to_owned()]));
 }

@@ -20,6 +20,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("inspan", &["inspan-host", "inspan-harness", "inspan-wire"]),
     ("inspan-testkit", &["inspan-harness", "inspan-wire"]),
+    ("inspan-sim", &["inspan-wire", "inspan-journal", "inspan-harness", "inspan-engine"]),
     ("xtask", &[]),
     ("inspan-gen", &[]),
     ("inspan-bench", &["inspan-wire", "inspan-journal", "inspan-host"]),

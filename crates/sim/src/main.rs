@@ -1,0 +1,72 @@
+//! `inspan-sim`: one seed again, or many seeds for a while.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use inspan_sim::{Config, Failure, Rng, Summary, run, run_with};
+
+/// Runs the seeded simulator.
+#[derive(Parser)]
+struct Args {
+    /// Repeats this run.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Steps of each run before the dust settles.
+    #[arg(long, default_value_t = Config::STEPS)]
+    steps: u64,
+    /// Prints every line of the trace.
+    #[arg(long, conflicts_with = "minutes")]
+    trace: bool,
+    /// Runs seeds drawn from --seed for so many minutes.
+    #[arg(long)]
+    minutes: Option<u64>,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let outcome = match args.minutes {
+        None => one(&args),
+        Some(minutes) => many(&args, minutes),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            println!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn one(args: &Args) -> Result<(), Box<Failure>> {
+    let config = Config { steps: args.steps, ..Config::new(args.seed) };
+    let summary =
+        if args.trace { run_with(&config, Some(Box::new(|line| println!("{line}"))))? } else { run(&config)? };
+    tell(args.seed, &summary);
+    Ok(())
+}
+
+fn many(args: &Args, minutes: u64) -> Result<(), Box<Failure>> {
+    #[expect(clippy::disallowed_methods, reason = "how long to go on is the caller's wish; no run sees this clock")]
+    let elapsed = {
+        let start = std::time::Instant::now();
+        move || start.elapsed().as_secs() / 60
+    };
+    let mut seeds = Rng::new(args.seed);
+    let mut runs = 0_u64;
+    while elapsed() < minutes {
+        let seed = seeds.draw();
+        run(&Config { steps: args.steps, ..Config::new(seed) })?;
+        runs += 1;
+    }
+    println!("{runs} runs kept every promise");
+    Ok(())
+}
+
+fn tell(seed: u64, summary: &Summary) {
+    let Summary { operations, records, calls, restarts, overtaken, deviations, trace } = summary;
+    println!("seed {seed} kept every promise: trace {trace:016x}");
+    println!(
+        "  {operations} operations, {records} records, {calls} provider calls, {restarts} restarts, \
+         {overtaken} overtaken, {deviations} deviations stopped"
+    );
+}

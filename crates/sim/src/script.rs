@@ -1,0 +1,47 @@
+//! What a harness does in one turn: moves, separated by `;`, in the text of its input.
+//!
+//! | move | does |
+//! |---|---|
+//! | `model TEXT` | asks the model; a failure ends the turn |
+//! | `again` | asks the model with the last completion's text |
+//! | `try TEXT` | asks the model; a failure that may be handled is |
+//! | `orelse TEXT` | asks the model; outputs an apology when it fails |
+//! | `retry N TEXT` | asks the model until it answers, at most N times |
+//! | `out TEXT` | outputs text |
+//! | `report ID BYTES` | reports the result of a tool it ran, with an output of that size |
+//! | `usage N` | records N input tokens |
+//! | `tool ID` | asks for a tool that no host here runs, and handles the refusal |
+//! | `past` | outputs a digest of the history |
+//! | `last` | outputs a digest of the last completion, opaque parts included |
+//! | `flaky N` | fails the turn the first N times that this execution comes here |
+//! | `fail` | fails the turn, every time |
+
+use crate::Rng;
+
+/// More than a record takes inline.
+pub(crate) const LARGE_BYTES: usize = 66_000;
+
+/// A script of a few moves, all of them of the kind that a turn can get through in the end.
+pub(crate) fn random(rng: &mut Rng, large: u64) -> String {
+    let count = 1 + rng.below(6);
+    let moves: Vec<String> = (0..count).map(|_| random_move(rng, large)).collect();
+    moves.join(";")
+}
+
+fn random_move(rng: &mut Rng, large: u64) -> String {
+    let word = rng.below(1000);
+    match rng.below(100) {
+        0..=29 => format!("model w{word}"),
+        30..=35 => "again".to_owned(),
+        36..=43 => format!("try w{word}"),
+        44..=49 => format!("orelse w{word}"),
+        50..=57 => format!("retry {} w{word}", 1 + rng.below(3)),
+        58..=67 => format!("out w{word}"),
+        68..=73 => format!("report r{word} {}", if rng.chance(large) { LARGE_BYTES } else { 10 }),
+        74..=79 => format!("usage {word}"),
+        80..=82 => format!("tool c{word}"),
+        83..=88 => "past".to_owned(),
+        89..=92 => "last".to_owned(),
+        _ => format!("flaky {}", 1 + rng.below(2)),
+    }
+}
