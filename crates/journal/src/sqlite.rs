@@ -1,6 +1,7 @@
 //! The default store: one SQLite file in WAL mode, one writer thread, a few readers.
 //!
 //! `writer` owns the only connection that writes and commits what waits together with one fsync;
+//! `checkpoint` moves the log beside it;
 //! `write`, `import` and `sweep` are what happens inside its transactions; `read` runs on connections of
 //! its own and sees committed states only; `wal` looks at the log before SQLite does, because
 //! SQLite silently drops everything behind the first frame that does not hold.
@@ -25,6 +26,7 @@ use schema::Role;
 use write::Prepared;
 use writer::{Start, Writer};
 
+mod checkpoint;
 mod fault;
 #[expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "what lies beside the database is files")]
 mod file;
@@ -133,7 +135,8 @@ impl Store {
                 Ok(Reader { conn, path: Arc::clone(&shared_path), lineages: Arc::clone(&lineages) })
             })
             .collect::<Result<Vec<_>, Error>>()?;
-        let start = Start { conn, path: path.clone(), clock: Arc::clone(&clock), checkpoint_bytes, refuse };
+        let beside = schema::connect(&path, vfs.as_deref(), Role::Writer).map_err(sql)?;
+        let start = Start { conn, beside, path: path.clone(), clock: Arc::clone(&clock), checkpoint_bytes, refuse };
         let writer = Arc::new(Writer::start(start)?);
         let pins = Arc::new(Pinned::new(blobs, clock));
         Ok(Store {

@@ -16,6 +16,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot};
 
+use super::checkpoint::{self, Checkpointer};
 use super::fault::{self, Kind, Stop};
 use super::sweep;
 use crate::{Clock, Error, Head};
@@ -138,6 +139,8 @@ pub(super) struct Writer {
 /// What the thread starts with.
 pub(super) struct Start {
     pub(super) conn: Connection,
+    /// For checkpoints.
+    pub(super) beside: Connection,
     pub(super) path: PathBuf,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) checkpoint_bytes: u64,
@@ -221,6 +224,8 @@ enum Next {
 }
 
 struct Thread {
+    // Dropped before `conn`: the last connection to close empties the log.
+    checkpointer: Checkpointer,
     conn: Connection,
     path: PathBuf,
     clock: Arc<dyn Clock>,
@@ -231,6 +236,8 @@ struct Thread {
     checkpoint_pages: i32,
     /// The length of the log at which a checkpoint is tried next.
     next_checkpoint: i32,
+    /// A checkpoint was begun beside the writer; its rest is still to be moved here.
+    moved_beside: bool,
     /// Set for ever by the first write whose outcome is unknown.
     refuse: Option<String>,
     /// Whether a deleted session may still hold records.
@@ -241,7 +248,7 @@ struct Thread {
 
 impl Thread {
     fn new(start: Start) -> Result<Thread, Error> {
-        let Start { mut conn, path, clock, checkpoint_bytes, refuse } = start;
+        let Start { mut conn, beside, path, clock, checkpoint_bytes, refuse } = start;
         let log_pages = Arc::new(AtomicI32::new(0));
         let pages = Arc::clone(&log_pages);
         let sql = |e: rusqlite::Error| fault::report(&path, &e);
@@ -257,6 +264,8 @@ impl Thread {
         Ok(Thread {
             checkpoint_pages,
             next_checkpoint: checkpoint_pages,
+            checkpointer: Checkpointer::start(beside)?,
+            moved_beside: false,
             conn,
             path,
             clock,
@@ -330,6 +339,9 @@ impl Thread {
 
     /// Commits the calls together; when one of them breaks the transaction, each alone.
     fn batch(&mut self, mut calls: Vec<Box<dyn Call>>) {
+        if let Some(e) = self.checkpointer.take_failure() {
+            self.log_not_moved(&e);
+        }
         if let Some(why) = &self.refuse {
             let failed = Error::Failed(why.clone());
             calls.into_iter().for_each(|call| call.finish(Err(failed.clone())));
@@ -385,28 +397,43 @@ impl Thread {
         kind
     }
 
-    /// Moves the log into the database once it is long enough; the next commit then starts it anew,
-    /// unless a reader still needs it.
+    /// Moves the log into the database once it is long enough: most of it beside the next commits,
+    /// the rest here. The commit after that starts the log anew, unless a reader still needs it.
     fn checkpoint(&mut self) {
-        let pages = self.log_pages.load(Ordering::Relaxed);
-        if pages < self.checkpoint_pages {
-            self.next_checkpoint = self.checkpoint_pages;
-        }
-        if self.refuse.is_some() || pages < self.next_checkpoint {
+        if self.refuse.is_some() || self.checkpointer.is_running() {
             return;
         }
-        // While a reader keeps the log from starting anew, trying after every commit is of no use.
-        self.next_checkpoint = pages.saturating_add(self.checkpoint_pages / 4);
-        match self.conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
-            Ok(()) => {}
-            Err(e) if fault::kind(&e) == Kind::Fatal => {
-                self.rolled_back(&e);
-            }
-            Err(e) => {
-                // Without room in the database the log grows instead: nothing is lost.
-                tracing::warn!(file = %self.path.display(), error = %e, "the log could not be moved into the database");
-            }
+        if let Some(e) = self.checkpointer.take_failure() {
+            self.log_not_moved(&e);
+            return;
         }
+        let pages = self.log_pages.load(Ordering::Relaxed);
+        if std::mem::take(&mut self.moved_beside) {
+            // While a reader keeps the log from starting anew, trying after every commit is of no use.
+            self.next_checkpoint = pages.saturating_add(self.checkpoint_pages / 4);
+            if let Err(e) = checkpoint::passive(&self.conn) {
+                self.log_not_moved(&e);
+            }
+            return;
+        }
+        if pages < self.checkpoint_pages {
+            self.next_checkpoint = self.checkpoint_pages;
+        } else if pages >= self.next_checkpoint {
+            self.moved_beside = true;
+            self.checkpointer.begin();
+        }
+    }
+
+    fn log_not_moved(&mut self, e: &rusqlite::Error) {
+        self.moved_beside = false;
+        if fault::kind(e) == Kind::Fatal {
+            self.rolled_back(e);
+            return;
+        }
+        // Without room in the database the log grows instead: nothing is lost.
+        tracing::warn!(file = %self.path.display(), error = %e, "the log could not be moved into the database");
+        let pages = self.log_pages.load(Ordering::Relaxed);
+        self.next_checkpoint = pages.saturating_add(self.checkpoint_pages);
     }
 
     /// One bounded step of dropping what deleted sessions hold.
