@@ -5,17 +5,17 @@ use crate::shell::{self, Failure};
 /// Which run.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The seed that a failing run printed.
-    #[arg(long)]
-    seed: u64,
+    /// What the simulator takes: --seed N that a failing run printed, --trace, --steps N, --minutes N.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+    arguments: Vec<String>,
 }
 
-/// Runs the simulator's test with that seed alone, its trace on the terminal.
+/// Runs the simulator.
 ///
 /// # Errors
 /// When the run fails, as the first one did.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let mut test = shell::cargo();
-    test.args(["test", "--locked", "--package", "inspan-engine", "--test", "sim", "--", "--nocapture"]);
-    shell::run(test.env("INSPAN_SIM_SEED", args.seed.to_string()))
+    let mut sim = shell::cargo();
+    sim.args(["run", "--locked", "--quiet", "--package", "inspan-sim", "--"]);
+    shell::run(sim.args(&args.arguments))
 }

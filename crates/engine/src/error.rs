@@ -6,7 +6,7 @@ use inspan_wire::SessionUid;
 /// The gRPC status codes that the engine uses; numbers as in gRPC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
-#[allow(missing_docs)]
+#[expect(missing_docs, reason = "the names are those of gRPC")]
 pub enum Code {
     Cancelled = 1,
     InvalidArgument = 3,

@@ -9,22 +9,12 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use inspan_journal::Blobs;
 use inspan_journal::blob::INLINE_BYTES_MAX;
+use inspan_wire::blob::{SCHEME, named, parse_uri, uri};
 use inspan_wire::v1::{self, event::Body, file_part::Source, part::Part as P, reasoning_part::Opaque};
 use inspan_wire::{Digest, canon, json};
 use prost_types::Struct;
 
 use crate::Error;
-
-/// The scheme of a uri that names a blob of this host.
-pub const SCHEME: &str = "inspan-blob:";
-
-fn uri(digest: Digest) -> String {
-    format!("{SCHEME}sha256:{digest}")
-}
-
-fn parse_uri(uri: &str) -> Option<Digest> {
-    uri.strip_prefix(SCHEME)?.strip_prefix("sha256:")?.parse().ok()
-}
 
 /// The field for a payload's own digest; a caller's other digest is not ours to replace, so such a
 /// payload stays in the record.
@@ -64,24 +54,6 @@ enum Place<'a> {
     Output(&'a mut v1::ToolResult),
 }
 
-/// The blobs of this host that the event names.
-fn named(event: &v1::Event) -> Vec<Digest> {
-    if !may_hold_payload(event) {
-        return Vec::new();
-    }
-    let mut found = Vec::new();
-    visit(&mut event.clone(), &mut |place| {
-        let uri = match place {
-            Place::File(v1::FilePart { source: Some(Source::Uri(uri)), .. }) => uri.as_str(),
-            Place::Reasoning(v1::ReasoningPart { opaque: Some(Opaque::OpaqueUri(uri)), .. }) => uri.as_str(),
-            Place::Output(r) => r.output_uri.as_str(),
-            _ => return,
-        };
-        found.extend(parse_uri(uri));
-    });
-    found
-}
-
 fn may_hold_payload(event: &v1::Event) -> bool {
     match &event.body {
         Some(Body::Message(m)) => m.parts.iter().any(|p| !matches!(p.part, Some(P::Text(_)) | None)),
@@ -92,7 +64,14 @@ fn may_hold_payload(event: &v1::Event) -> bool {
 
 /// Whether the event names a blob of this host.
 pub fn is_named(event: &v1::Event) -> bool {
-    !named(event).is_empty()
+    let mut any = false;
+    named(event, &mut |_| any = true);
+    any
+}
+
+/// Whether a tool result names a blob of this host.
+pub fn is_named_result(result: &v1::ToolResult) -> bool {
+    is_named(&v1::Event { body: Some(Body::Result(result.clone())), ..Default::default() })
 }
 
 /// Refuses a message in which a caller names a blob itself: a uri must not reach what another
@@ -102,7 +81,7 @@ pub fn is_named(event: &v1::Event) -> bool {
 /// INVALID_ARGUMENT.
 pub fn refuse_named(message: &v1::Message) -> Result<(), Error> {
     let event = v1::Event { body: Some(Body::Message(message.clone())), ..Default::default() };
-    if may_hold_payload(&event) && !named(&event).is_empty() {
+    if is_named(&event) {
         return Err(Error::InvalidArgument(format!(
             "a part names a {SCHEME} uri, which only the host gives out: send the bytes, or a uri of your own"
         )));
@@ -184,7 +163,8 @@ pub fn clear_own_digests(event: &mut v1::Event, digest: Digest) {
 /// # Errors
 /// When a payload is missing or is not what its digest says.
 pub async fn put_back(event: &mut v1::Event, blobs: &dyn Blobs) -> Result<(), Error> {
-    let digests = named(event);
+    let mut digests = Vec::new();
+    named(event, &mut |place| digests.extend(parse_uri(place.uri)));
     if digests.is_empty() {
         return Ok(());
     }
@@ -272,7 +252,7 @@ mod tests {
         let out = take_out(&mut recorded);
         assert_eq!(out.len(), 1);
         assert!(prost::Message::encoded_len(&recorded) < 1000);
-        assert_eq!(named(&recorded), [out[0].0]);
+        assert!(is_named(&recorded));
         fill(&mut recorded, &out.into_iter().collect()).unwrap();
         assert_eq!(recorded, original);
     }

@@ -16,7 +16,7 @@ use crate::guard::Guards;
 use crate::history::Past;
 use crate::tape::{APART, Asked, Entry, Step, Tape};
 use crate::writer::Writer;
-use crate::{Error, Model, Observer, Rim};
+use crate::{Error, Model, Observer, Rim, payload};
 
 /// Everything that a live effect needs and a replay does not have.
 pub(crate) struct Live {
@@ -341,6 +341,11 @@ impl Sink for TurnSink {
         {
             let what = "a reported result carries host-owned approval fields".to_owned();
             return Err(state.latch(Error::FailedPrecondition(what)));
+        }
+        // A uri of ours would be read back as the blob, whichever session it belongs to.
+        if payload::is_named_result(&result) {
+            let what = "a reported result names a blob of the host: report the output itself".to_owned();
+            return Err(SinkError::Handleable(what));
         }
         match self.step(&mut state, Asked::Report).await? {
             Step::Serve(entry) => self.served(&mut state, &entry).await.map(drop),

@@ -392,3 +392,56 @@ async fn drain_stops_at_a_durable_point() {
     assert_eq!(w.model.take_calls(), ["a", "b"]);
     assert!(w.journal_text(&s).await.ends_with("7 END COMPLETED\n8 LIFECYCLE RESUME"));
 }
+
+/// R-LIVE-5: operations of one turn run one after another, whatever the harness does. That none comes after the turn is
+/// the compiler's business: the sink is lent for the run.
+#[tokio::test]
+async fn concurrent_operations_are_serialised() {
+    struct Both;
+    #[inspan_harness::async_trait]
+    impl inspan_harness::Harness for Both {
+        async fn describe(&self) -> Result<v1::HarnessDescriptor, inspan_harness::Failure> {
+            Ok(Moves::default().descriptor)
+        }
+        async fn run(
+            &self,
+            _: inspan_harness::Start,
+            sink: &dyn inspan_harness::Sink,
+        ) -> Result<(), inspan_harness::Failure> {
+            let ask = |t: &str| v1::ModelCall { messages: vec![v1::Message::text("user", t)], ..Default::default() };
+            let (a, b, c) = tokio::join!(sink.model(ask("a")), sink.model(ask("b")), sink.output("c"));
+            a?;
+            b?;
+            Ok(c?)
+        }
+    }
+    let w = World::with(Arc::new(Both), true);
+    let s = w.create().await;
+    w.exec(&s, "x").await.unwrap();
+    let kinds: Vec<_> = w.journal_text(&s).await.lines().map(|l| l.split(' ').nth(1).unwrap().to_owned()).collect();
+    assert_eq!(kinds.join(" "), "EXECUTION_START INPUT MODEL_CALL OUTPUT MODEL_CALL OUTPUT OUTPUT END");
+}
+
+/// R-LIFE-3, R-LIFE-4, R-LIFE-5: one view, whoever answers; the head and the time move with every append.
+#[tokio::test]
+async fn every_answer_agrees() {
+    let w = World::new();
+    let s = w.create().await;
+    assert_eq!(w.engine.session(&s).await.unwrap().exec_state(), ExecState::ExecPending);
+    for step in 0..4 {
+        w.hand.advance_s(1);
+        let answer = match step {
+            0 => w.exec(&s, "out x").await.unwrap(),
+            1 => w.engine.suspend(&s).await.unwrap(),
+            2 => w.engine.resume(&s).await.unwrap(),
+            _ => w.exec(&s, "out y").await.unwrap(),
+        };
+        let query = inspan_journal::ListQuery { project: String::new(), limit: 9, after: None };
+        let listed = w.engine.view(&w.journal.list(query).await.unwrap().sessions[0]);
+        assert_eq!(answer, w.engine.session(&s).await.unwrap());
+        assert_eq!(answer, listed);
+        let updated = answer.metadata.unwrap().update_time.unwrap().seconds;
+        assert_eq!(updated, inspan_journal::Clock::now_ns(&*w.hand) / 1_000_000_000);
+        assert_eq!(answer.last_seq as usize, w.records(&s).await.len());
+    }
+}

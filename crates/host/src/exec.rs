@@ -10,15 +10,17 @@ use futures_util::stream;
 use inspan_engine::{Engine, Turn};
 use inspan_journal::Record;
 use inspan_wire::v1::{self, EventKind};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tonic::Code;
 
 use crate::fault::Fault;
 use crate::hub::{Follow, Hub, Item};
 use crate::update::{Update, Updates, decoded};
+use crate::watch::closed;
 
-/// Starts an accepted turn and answers with its stream.
-pub(crate) fn start(engine: &Engine, hub: &Arc<Hub>, turn: Turn) -> Updates {
+/// Starts an accepted turn and answers with its stream, which also ends when `closing` becomes true.
+pub(crate) fn start(engine: &Engine, hub: &Arc<Hub>, turn: Turn, closing: watch::Receiver<bool>) -> Updates {
     let session = turn.session().clone();
     let execution_id = turn.execution_id().to_owned();
     // The viewer is there before the turn runs, so that the ring holds its first record.
@@ -30,6 +32,7 @@ pub(crate) fn start(engine: &Engine, hub: &Arc<Hub>, turn: Turn) -> Updates {
         follow,
         sight: Sight { execution_id, seen: Seen::Nothing },
         stage: Stage::Running(tokio::spawn(turn.run())),
+        closing,
     };
     let first = stream::once(async move { Ok(Update::Session(Box::new(session))) });
     let rest = stream::unfold(viewer, |mut viewer| async move {
@@ -45,6 +48,7 @@ struct Viewer {
     follow: Follow,
     sight: Sight,
     stage: Stage,
+    closing: watch::Receiver<bool>,
 }
 
 enum Stage {
@@ -79,6 +83,7 @@ impl Viewer {
                         self.stage = over(&self.engine, &self.uid, outcome).await;
                         continue;
                     }
+                    () = closed(&mut self.closing) => Err(inspan_engine::Error::Stopping.into()),
                 },
             };
             match item.and_then(|item| self.sight.look(item)) {

@@ -1,13 +1,15 @@
 //! Every operation, once: both spellings call these.
 
 use std::future::Future;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::Stream;
 use inspan_engine::{Engine, ForkArgs};
-use inspan_journal::{ListQuery, Session};
+use inspan_journal::{ListQuery, Session, verify};
 use inspan_wire::v1::{self, EventKind, event::Body};
 use inspan_wire::{Digest, SessionUid, inspan_v1};
 use tokio::sync::watch;
@@ -15,6 +17,7 @@ use tonic::Code;
 
 use crate::fault::Fault;
 use crate::hub::Hub;
+use crate::transfer::{self, Pieces};
 use crate::update::{Updates, decoded};
 use crate::watch::{Want, Watcher};
 use crate::{exec, page, watch as streams};
@@ -26,11 +29,14 @@ pub struct Settings {
     pub default_project: String,
     /// Silence on a stream after which a heartbeat is sent.
     pub heartbeat: Duration,
+    /// Where a file that is imported stands while it is read. Without such a folder it stands in memory
+    /// and is bounded like a message.
+    pub scratch: Option<PathBuf>,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { default_project: "default".to_owned(), heartbeat: Duration::from_secs(15) }
+        Settings { default_project: "default".to_owned(), heartbeat: Duration::from_secs(15), scratch: None }
     }
 }
 
@@ -121,7 +127,7 @@ impl Host {
     /// Accepts a turn and starts it. A fault here comes before the first frame.
     pub(crate) async fn exec(&self, request: v1::ExecRequest) -> Result<Updates, Fault> {
         let turn = self.engine.accept(request, &self.settings.default_project).await?;
-        Ok(exec::start(&self.engine, &self.hub, turn))
+        Ok(exec::start(&self.engine, &self.hub, turn, self.closing.subscribe()))
     }
 
     /// The records of a session as they are now.
@@ -221,6 +227,39 @@ impl Host {
     pub(crate) async fn rerun(&self, uid: &str) -> Result<inspan_v1::RerunResponse, Fault> {
         let rerun = self.engine.rerun(&named(uid)?).await?;
         Ok(inspan_v1::RerunResponse { executions: rerun.executions, effects: rerun.effects, outputs: rerun.outputs })
+    }
+
+    /// Checks a session against its hashes, its payloads and its kept requests.
+    pub(crate) async fn verify(&self, uid: &str) -> Result<inspan_v1::VerifyResponse, Fault> {
+        let report = verify::session(&**self.engine.journal(), &named(uid)?, None).await?;
+        let (bad_seq, fault) = match &report.fault {
+            Some(fault) => (fault.seq, fault.to_string()),
+            None => (0, String::new()),
+        };
+        let count = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        Ok(inspan_v1::VerifyResponse {
+            records: report.records,
+            last_seq: report.last_seq,
+            head_hash: report.head_hash.map(|hash| hash.to_string()).unwrap_or_default(),
+            blobs: count(report.blobs),
+            requests: count(report.requests),
+            bad_seq,
+            fault,
+        })
+    }
+
+    /// A session as one self-contained file.
+    pub(crate) async fn export(&self, uid: &str) -> Result<Pieces, Fault> {
+        let session = self.stored(uid).await?;
+        Ok(transfer::write(Arc::clone(self.engine.journal()), session.uid))
+    }
+
+    /// Imports what [`Host::export`] wrote, or the SQLite journal of an earlier host.
+    pub(crate) async fn import(
+        &self,
+        pieces: impl Stream<Item = Result<Bytes, Fault>> + Send,
+    ) -> Result<inspan_v1::ImportResponse, Fault> {
+        transfer::read(&self.engine, self.settings.scratch.clone(), pieces).await
     }
 
     /// The exact text that the model call of record `seq` asked with.

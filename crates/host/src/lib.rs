@@ -19,6 +19,7 @@ pub mod proto;
 pub mod server;
 pub mod system;
 mod trace;
+pub mod transfer;
 mod update;
 mod watch;
 

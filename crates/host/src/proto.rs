@@ -2,13 +2,13 @@
 //! `SessionsClient::new(channel)`.
 
 /// Package `agentsessions.v1`.
-#[allow(missing_docs, clippy::all, unreachable_pub, clippy::disallowed_types, clippy::disallowed_methods)]
+#[allow(missing_docs, clippy::all, unreachable_pub, reason = "generated: its documentation is the .proto files")]
 pub mod agentsessions_v1 {
     include!("gen/agentsessions.v1.rs");
 }
 
 /// Package `inspan.v1`.
-#[allow(missing_docs, clippy::all, unreachable_pub, clippy::disallowed_types, clippy::disallowed_methods)]
+#[allow(missing_docs, clippy::all, unreachable_pub, reason = "generated: its documentation is the .proto files")]
 pub mod inspan_v1 {
     include!("gen/inspan.v1.rs");
 }

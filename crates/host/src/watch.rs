@@ -106,7 +106,8 @@ impl Watcher {
     }
 }
 
-async fn closed(closing: &mut watch::Receiver<bool>) {
+/// Waits until the host has no more to say.
+pub(crate) async fn closed(closing: &mut watch::Receiver<bool>) {
     // A host that is gone has closed too.
     drop(closing.wait_for(|closing| *closing).await);
 }

@@ -6,6 +6,7 @@ use inspan_wire::Digest;
 
 use crate::Error;
 
+#[expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "a folder of payloads is files")]
 mod folder;
 mod memory;
 mod pins;

@@ -8,11 +8,16 @@
 pub mod blob;
 pub mod contract;
 pub mod error;
+pub mod export;
+pub mod foreign;
 pub mod memory;
 pub mod record;
 pub mod session;
+pub mod sqlite;
+pub mod verify;
 
 mod admit;
+mod delta;
 mod lineage;
 mod pool;
 

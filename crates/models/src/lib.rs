@@ -22,3 +22,6 @@ mod json;
 pub use config::{Api, AuthHeader, BadUrl, BaseUrl, BuildError, Key, KeyError, Provider, Retry, Timeouts, build};
 pub use echo::Echo;
 pub use scripted::{ScriptError, Scripted};
+
+#[cfg(test)]
+mod testing;

@@ -58,7 +58,7 @@ fn every_group_is_tested_here() {
     }
 }
 
-/// R-HASH-1 to R-HASH-6, R-HASH-10.
+/// R-HASH-1, R-HASH-2, R-HASH-3, R-HASH-4, R-HASH-5, R-HASH-6, R-HASH-10.
 #[test]
 fn records_have_the_published_bytes_and_hashes() {
     for vector in group(&vectors(), "record_vectors") {
@@ -135,7 +135,7 @@ fn model_call(vectors: &Value, name: &str) -> v1::ModelCall {
     decode(&found.expect("the vector is there")["model_call"])
 }
 
-/// R-IN-1 to R-IN-9.
+/// R-IN-1, R-IN-2, R-IN-3, R-IN-4, R-IN-5, R-IN-6, R-IN-7, R-IN-8, R-IN-9.
 #[test]
 fn model_requests_have_the_published_text_and_hash() {
     for vector in group(&vectors(), "model_input_hash_vectors") {

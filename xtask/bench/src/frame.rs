@@ -101,6 +101,7 @@ impl Row {
 pub(crate) struct Context {
     pub(crate) quick: bool,
     folder: tempfile::TempDir,
+    runtime: tokio::runtime::Runtime,
 }
 
 impl Context {
@@ -109,7 +110,28 @@ impl Context {
         let target = target();
         std::fs::create_dir_all(&target)?;
         let folder = tempfile::Builder::new().prefix("bench-").tempdir_in(target)?;
-        Ok(Context { quick, folder })
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        Ok(Context { quick, folder, runtime })
+    }
+
+    /// Runs a future to its end on the runtime that every row shares.
+    pub(crate) fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
+    }
+
+    /// Runs futures side by side, each as a task of its own, and gives what they gave, in order.
+    pub(crate) fn all<T: Send + 'static>(
+        &self,
+        work: Vec<impl Future<Output = Result<T, Failure>> + Send + 'static>,
+    ) -> Result<Vec<T>, Failure> {
+        let tasks: Vec<_> = work.into_iter().map(|work| self.runtime.spawn(work)).collect();
+        self.block_on(async {
+            let mut done = Vec::with_capacity(tasks.len());
+            for task in tasks {
+                done.push(task.await??);
+            }
+            Ok(done)
+        })
     }
 
     pub(crate) fn folder(&self) -> &Path {

@@ -6,8 +6,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use inspan_host::proto::{JournalClient, SessionsClient};
-use inspan_wire::v1::exec_update::Update;
 use inspan_wire::v1;
+use inspan_wire::v1::exec_update::Update;
 use tonic::transport::{Channel, Endpoint};
 use tonic_health::pb::health_client::HealthClient;
 use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus};

@@ -7,6 +7,7 @@
 
 mod disk;
 mod frame;
+mod host;
 mod machine;
 mod rows;
 mod stats;

@@ -25,7 +25,13 @@ const FAMILIES: &[(&str, u32)] = &[
 ];
 
 /// Rules that no test asserts yet, each with the reason. A rule that a test names must leave this list.
-const UNTESTED: &[(&str, &str)] = &[];
+const UNTESTED: &[(&str, &str)] = &[
+    ("R-CAS-3", "it is about hosts with a tool executor, and tools are not there yet"),
+    (
+        "R-START-6",
+        "it is about harnesses in other processes, which can send any event; in this process there is no way to",
+    ),
+];
 
 #[test]
 fn every_rule_is_named_in_a_test() {

@@ -1,4 +1,5 @@
-//! A journal that a crash can fall into: before or after any commit.
+//! A journal that a crash can fall into, before or after any commit, and that counts.
+#![allow(dead_code, reason = "each test file uses its part")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,17 +26,23 @@ pub(crate) struct Cut {
     at: usize,
     side: Side,
     writes: AtomicUsize,
+    reads: AtomicUsize,
     pub(crate) hit: Notify,
 }
 
 impl Cut {
     pub(crate) fn new(inner: Arc<dyn Journal>, at: usize, side: Side) -> Arc<Cut> {
-        Arc::new(Cut { inner, at, side, writes: AtomicUsize::new(0), hit: Notify::new() })
+        Arc::new(Cut { inner, at, side, writes: AtomicUsize::new(0), reads: AtomicUsize::new(0), hit: Notify::new() })
     }
 
     /// Writes that were asked for.
     pub(crate) fn writes(&self) -> usize {
         self.writes.load(Ordering::SeqCst)
+    }
+
+    /// Records that were read since the last question.
+    pub(crate) fn take_reads(&self) -> usize {
+        self.reads.swap(0, Ordering::SeqCst)
     }
 
     async fn write<T>(&self, write: impl Future<Output = Result<T, Error>> + Send) -> Result<T, Error> {
@@ -74,7 +81,9 @@ impl Journal for Cut {
     }
 
     async fn records(&self, uid: &SessionUid, from: i64, to: i64, limit: usize) -> Result<Vec<Record>, Error> {
-        self.inner.records(uid, from, to, limit).await
+        let records = self.inner.records(uid, from, to, limit).await?;
+        self.reads.fetch_add(records.len(), Ordering::SeqCst);
+        Ok(records)
     }
 
     async fn turn_at(&self, uid: &SessionUid, at: i64) -> Result<Option<TurnMark>, Error> {

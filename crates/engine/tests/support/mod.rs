@@ -332,23 +332,31 @@ impl World {
         use inspan_engine::scan::{Folder, Scan};
         let stored = self.journal.session(session).await.unwrap().unwrap();
         let mut folder = Folder::new(Scan::load(&stored.state).unwrap());
-        let mut head = stored.head;
-        for event in events {
+        let (mut head, mut records) = (stored.head, Vec::new());
+        let mut pending: Option<inspan_journal::TurnMark> = None;
+        let mut events = events.into_iter().peekable();
+        while let Some(event) = events.next() {
             let text = inspan_wire::canon::event(&event).unwrap();
             let record = inspan_journal::NewRecord::seal(head.seq + 1, head.hash, text.into());
-            let turn = folder.step(record.seq, &event);
+            pending = folder.step(record.seq, &event).or(pending);
+            head = inspan_journal::Head { seq: record.seq, hash: Some(record.content_hash) };
+            records.push(record);
+            // A commit holds at most one mark: end it with its turn.
+            let same = events.peek().is_some_and(|next| next.execution_id == event.execution_id);
+            if same && records.len() < 1000 {
+                continue;
+            }
             let append = inspan_journal::Append {
                 session: session.clone(),
-                expect_head: head.seq,
+                expect_head: records[0].seq - 1,
                 fence: inspan_journal::FenceRule::Held(1),
-                records: vec![record.clone()],
-                turn,
+                records: std::mem::take(&mut records),
+                turn: pending.take(),
                 state: folder.state(),
                 requests: Vec::new(),
                 blobs: Vec::new(),
             };
             self.journal.append(append).await.unwrap();
-            head = inspan_journal::Head { seq: record.seq, hash: Some(record.content_hash) };
         }
     }
 }

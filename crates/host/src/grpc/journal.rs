@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::StreamExt as _;
 use inspan_wire::inspan_v1 as pb;
 use tonic::{Request, Response, Status, Streaming, async_trait};
 
@@ -30,8 +31,8 @@ impl Journal for Service {
         Ok(Response::new(self.0.rerun(&request.into_inner().session).await?))
     }
 
-    async fn verify(&self, _: Request<pb::VerifyRequest>) -> Answer<pb::VerifyResponse> {
-        Err(Status::unimplemented("this host cannot verify"))
+    async fn verify(&self, request: Request<pb::VerifyRequest>) -> Answer<pb::VerifyResponse> {
+        Ok(Response::new(self.0.verify(&request.into_inner().session).await?))
     }
 
     async fn get_model_request(
@@ -44,12 +45,17 @@ impl Journal for Service {
 
     type ExportStream = Frames<pb::Chunk>;
 
-    async fn export(&self, _: Request<pb::ExportRequest>) -> Answer<Self::ExportStream> {
-        Err(Status::unimplemented("this host cannot export"))
+    async fn export(&self, request: Request<pb::ExportRequest>) -> Answer<Self::ExportStream> {
+        let pieces = self.0.export(&request.into_inner().session).await?;
+        Ok(Response::new(pieces.map(|piece| Ok(pb::Chunk { data: piece? })).boxed()))
     }
 
-    async fn import(&self, _: Request<Streaming<pb::Chunk>>) -> Answer<pb::ImportResponse> {
-        Err(Status::unimplemented("this host cannot import"))
+    async fn import(&self, request: Request<Streaming<pb::Chunk>>) -> Answer<pb::ImportResponse> {
+        let pieces = request.into_inner().map(|chunk| match chunk {
+            Ok(chunk) => Ok(chunk.data),
+            Err(status) => Err(Fault::new(status.code(), status.message())),
+        });
+        Ok(Response::new(self.0.import(pieces).await?))
     }
 }
 

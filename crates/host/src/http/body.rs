@@ -5,11 +5,13 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
+use futures_util::{Stream, StreamExt as _};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use inspan_wire::json;
 use prost::{Message, Name};
 use tonic::Code;
 
+use super::routes::IMPORT_TYPES;
 use super::{BODY_BYTES_MAX, Refusal};
 use crate::fault::Fault;
 
@@ -42,10 +44,26 @@ pub(super) async fn optional<M: Message + Name + Default>(request: Request) -> R
     message(&body)
 }
 
+/// The pieces of a request's body that is a file.
+///
+/// # Errors
+/// 415 for a content type that a web page may send without asking.
+pub(super) fn file(request: Request) -> Result<impl Stream<Item = Result<Bytes, Fault>> + Send, Refusal> {
+    if !is_one_of(request.headers(), IMPORT_TYPES) {
+        return Err(Refusal::not_a_file());
+    }
+    let pieces = request.into_body().into_data_stream();
+    Ok(pieces.map(|piece| piece.map_err(|_| Fault::invalid("the body broke off"))))
+}
+
 fn is_json(headers: &HeaderMap) -> bool {
+    is_one_of(headers, &["application/json"])
+}
+
+fn is_one_of(headers: &HeaderMap, types: &[&str]) -> bool {
     let Some(value) = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()) else { return false };
-    let essence = value.split(';').next().unwrap_or_default();
-    essence.trim().eq_ignore_ascii_case("application/json")
+    let essence = value.split(';').next().unwrap_or_default().trim();
+    types.iter().any(|known| essence.eq_ignore_ascii_case(known))
 }
 
 async fn read(body: Body) -> Result<Bytes, Refusal> {

@@ -1,6 +1,7 @@
 //! One function for each kind of operation: from a request to the host's answer.
 
 use axum::Json;
+use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse as _, Response};
@@ -9,7 +10,7 @@ use serde_json::json;
 use tonic::Code;
 
 use super::params::{Params, Path};
-use super::routes::{Op, Route};
+use super::routes::{EXPORT_TYPE, Op, Route};
 use super::stream::{self, Form};
 use super::{Refusal, body};
 use crate::fault::Fault;
@@ -71,6 +72,16 @@ pub(super) async fn handle(host: &Host, route: &Route, path: Path, request: Requ
             name(&mut rerun.session, uid)?;
             body::answer(&host.rerun(uid).await?)
         }
+        Op::Verify => {
+            let mut verify: inspan_wire::inspan_v1::VerifyRequest = body::optional(request).await?;
+            name(&mut verify.session, uid)?;
+            body::answer(&host.verify(uid).await?)
+        }
+        Op::Export => {
+            let headers = [(header::CONTENT_TYPE, EXPORT_TYPE), (header::CONTENT_DISPOSITION, "attachment")];
+            Ok((headers, Body::from_stream(host.export(uid).await?)).into_response())
+        }
+        Op::Import => body::answer(&host.import(body::file(request)?).await?),
         Op::Harnesses => Ok(harnesses(host)),
         Op::Health => health(host),
         Op::OpenApi => Ok(Json(openapi::document()).into_response()),

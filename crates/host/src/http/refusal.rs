@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use tonic::Code;
 
 use super::BODY_BYTES_MAX;
+use super::routes::IMPORT_TYPES;
 use crate::fault::Fault;
 
 /// A refused request. The status follows from the fault's code, unless HTTP has a better word.
@@ -40,6 +41,11 @@ impl Refusal {
     pub(super) fn too_large() -> Refusal {
         let message = format!("the body is larger than {BODY_BYTES_MAX} bytes");
         Refusal::with(StatusCode::PAYLOAD_TOO_LARGE, Code::ResourceExhausted, message)
+    }
+
+    pub(super) fn not_a_file() -> Refusal {
+        let message = format!("the body's content-type is none of {}", IMPORT_TYPES.join(", "));
+        Refusal::with(StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::InvalidArgument, message)
     }
 
     pub(super) fn not_json() -> Refusal {

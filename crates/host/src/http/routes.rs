@@ -17,6 +17,9 @@ pub(crate) enum Op {
     Cancel,
     Approve,
     Rerun,
+    Verify,
+    Export,
+    Import,
     ModelRequest,
     Blob,
     Harnesses,
@@ -39,6 +42,8 @@ pub(crate) enum Body {
     /// May be left out: then the message is empty.
     Optional(&'static str),
     Required(&'static str),
+    /// An export, or a journal of an earlier host.
+    File,
 }
 
 /// The body of an answer.
@@ -54,6 +59,8 @@ pub(crate) enum Answer {
     Kept,
     /// Bytes as they were kept.
     Bytes,
+    /// An export: one JSON object in a line.
+    File,
 }
 
 /// JSON answers that are no protobuf message.
@@ -106,6 +113,10 @@ pub(crate) struct Route {
     pub(crate) refusals: &'static [u16],
 }
 
+/// The content type of an export.
+pub(crate) const EXPORT_TYPE: &str = "application/x-ndjson";
+/// The content types of a file that is imported.
+pub(crate) const IMPORT_TYPES: &[&str] = &[EXPORT_TYPE, "application/octet-stream"];
 const FROM: Param = Param { name: "from", kind: Kind::Int64, about: "The first record wanted; zero or less means 1." };
 const SESSION: &str = "agentsessions.v1.Session";
 const EXEC_EVENTS: Answer =
@@ -286,6 +297,36 @@ pub(crate) const TABLE: &[Route] = &[
         body: Body::Optional("inspan.v1.RerunRequest"),
         answer: Answer::Message("inspan.v1.RerunResponse"),
         refusals: DRIVES,
+    },
+    Route {
+        op: Op::Verify,
+        verb: Verb::Post,
+        path: "/v1/sessions/{uid}/verify",
+        summary: "Check a session against its hashes, its payloads and its kept requests",
+        query: &[],
+        body: Body::Optional("inspan.v1.VerifyRequest"),
+        answer: Answer::Message("inspan.v1.VerifyResponse"),
+        refusals: &[404, 413, 415],
+    },
+    Route {
+        op: Op::Export,
+        verb: Verb::Get,
+        path: "/v1/sessions/{uid}/export",
+        summary: "A session as one self-contained file; a file that was cut reads as truncated",
+        query: &[],
+        body: Body::None,
+        answer: Answer::File,
+        refusals: &[404],
+    },
+    Route {
+        op: Op::Import,
+        verb: Verb::Post,
+        path: "/v1/import",
+        summary: "Import an export, or the SQLite journal of an earlier agentsessions host",
+        query: &[],
+        body: Body::File,
+        answer: Answer::Message("inspan.v1.ImportResponse"),
+        refusals: &[409, 415, 429],
     },
     Route {
         op: Op::Harnesses,

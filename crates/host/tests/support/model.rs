@@ -17,7 +17,7 @@ impl Model for Echoing {
         on_text: &(dyn for<'t> Fn(&'t str) + Send + Sync),
     ) -> Result<Completion, ModelError> {
         let text = request.messages.last().map(v1::Message::concat_text).unwrap_or_default();
-        let middle = text.floor_char_boundary(text.len() / 2);
+        let middle = (0..=text.len() / 2).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         for chunk in [&text[..middle], &text[middle..]].into_iter().filter(|chunk| !chunk.is_empty()) {
             on_text(chunk);
         }

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 
 use inspan_engine::{Completion, ModelError};
 use inspan_wire::v1;
-use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{
-    Draft, OnText, Progress, Reasoning, assistant, call_part, count, malformed, provider_error, stopped_short,
-    text_part,
+    Draft, OnText, PIECES_MAX, Progress, Reasoning, assistant, bad_calls, call_part, count, malformed, provider_error,
+    stopped_short, text_part,
 };
 use crate::json::{Fields, to_struct};
 use crate::request::anthropic::PROVIDER;
@@ -47,19 +46,6 @@ enum Kind {
     ToolUse,
 }
 
-#[derive(Deserialize)]
-struct Frame<'a> {
-    #[serde(rename = "type")]
-    kind: String,
-    index: Option<i64>,
-    message: Option<Fields>,
-    content_block: Option<Box<RawValue>>,
-    delta: Option<Fields>,
-    usage: Option<Fields>,
-    #[serde(borrow)]
-    error: Option<&'a RawValue>,
-}
-
 impl AnthropicDraft {
     /// A draft of the answer to a request for model `asked`.
     pub(crate) fn new(asked: &str) -> AnthropicDraft {
@@ -84,6 +70,9 @@ impl AnthropicDraft {
             "tool_use" => Kind::ToolUse,
             other => return Err(malformed(format_args!("a content block of type {other:?} cannot be recorded"))),
         };
+        if self.blocks.len() == PIECES_MAX {
+            return Err(malformed(format_args!("it has over {PIECES_MAX} content blocks")));
+        }
         if kind == Kind::Text {
             deliver(&fields.text("text").unwrap_or_default(), on_text);
         }
@@ -150,32 +139,36 @@ impl AnthropicDraft {
         if self.stop.is_none() { Err(malformed("it has no stop_reason")) } else { Ok(()) }
     }
 
-    fn frame(&mut self, frame: Frame<'_>, on_text: OnText<'_>) -> Result<Progress, ModelError> {
-        match frame.kind.as_str() {
+    /// Takes one event; only the fields of its own type are looked at.
+    fn frame(&mut self, frame: &Fields, on_text: OnText<'_>) -> Result<Progress, ModelError> {
+        let kind = frame.text("type").ok_or_else(|| malformed("an event without a type"))?;
+        let index = frame.get("index").and_then(|i| i.get().parse().ok());
+        match kind.as_str() {
             "error" => {
-                return Err(frame.error.map_or_else(|| malformed("an error event without an error"), provider_error));
+                let error = frame.get("error");
+                return Err(error.map_or_else(|| malformed("an error event without an error"), provider_error));
             }
-            "message_start" => self.message_start(frame.message)?,
+            "message_start" => self.message_start(frame.object("message"))?,
             "content_block_start" | "content_block_delta" | "content_block_stop" | "message_delta" | "message_stop"
                 if !self.started =>
             {
-                return Err(malformed(format_args!("{} before message_start", frame.kind)));
+                return Err(malformed(format_args!("{kind} before message_start")));
             }
             "content_block_start" => {
                 if self.stop.is_some() {
                     return Err(malformed("content after its stop reason"));
                 }
-                let (Some(index), Some(block)) = (frame.index, frame.content_block) else {
-                    return Err(malformed("a block start without index or block"));
+                let (Some(index), Some(block)) = (index, frame.get("content_block")) else {
+                    return Err(malformed("a block start without an index or a block"));
                 };
-                self.start_block(index, block, on_text)?;
+                self.start_block(index, block.to_owned(), on_text)?;
             }
             "content_block_delta" => {
-                let delta = frame.delta.ok_or_else(|| malformed("a block delta without a delta"))?;
-                self.delta(frame.index, &delta, on_text)?;
+                let delta = frame.object("delta").ok_or_else(|| malformed("a block delta without a delta"))?;
+                self.delta(index, &delta, on_text)?;
             }
-            "content_block_stop" => self.open_block(frame.index)?.open = false,
-            "message_delta" => self.message_delta(frame.delta, frame.usage),
+            "content_block_stop" => self.open_block(index)?.open = false,
+            "message_delta" => self.message_delta(frame.object("delta"), frame.object("usage")),
             "message_stop" => {
                 self.check_stop()?;
                 return Ok(Progress::Done);
@@ -206,9 +199,9 @@ impl Draft for AnthropicDraft {
         if event.data.trim_ascii().is_empty() {
             return Ok(Progress::Open);
         }
-        let frame: Frame<'_> = serde_json::from_slice(&event.data)
-            .map_err(|e| malformed(format_args!("event {:?} is not what the API promises: {e}", event.name)))?;
-        self.frame(frame, on_text)
+        let frame = Fields::parse(&event.data)
+            .map_err(|e| malformed(format_args!("event {:?} is not a JSON object: {e}", event.name)))?;
+        self.frame(&frame, on_text)
     }
 
     fn whole(&mut self, body: &[u8], on_text: OnText<'_>) -> Result<(), ModelError> {
@@ -247,7 +240,7 @@ impl Draft for AnthropicDraft {
                 }
                 Kind::Thinking | Kind::Redacted => parts.push(block.reasoning(&self.asked, parts.len())),
                 Kind::ToolUse => {
-                    let (signature, id, call) = block.call(&self.asked, parts.len())?;
+                    let (signature, id, call) = block.call(&self.asked, parts.len(), self.stop.as_deref())?;
                     if ids.contains(&id) {
                         return Err(malformed(format_args!("two tool calls have the id {id}")));
                     }
@@ -280,7 +273,12 @@ impl Block {
     }
 
     /// The call, and before it what the provider attached to it.
-    fn call(self, asked: &str, ordinal: usize) -> Result<(Option<v1::Part>, String, v1::Part), ModelError> {
+    fn call(
+        self,
+        asked: &str,
+        ordinal: usize,
+        stop: Option<&str>,
+    ) -> Result<(Option<v1::Part>, String, v1::Part), ModelError> {
         let id = self.fields.text("id").filter(|i| !i.is_empty());
         let id = id.ok_or_else(|| malformed("a tool call without an id"))?;
         let name = self.fields.text("name").filter(|n| !n.is_empty());
@@ -290,7 +288,7 @@ impl Block {
             _ => &self.added,
         };
         let args = to_struct(arguments)
-            .map_err(|e| malformed(format_args!("the arguments of tool call {id} ({name}) are {e}")))?;
+            .map_err(|e| bad_calls(format_args!("the arguments of tool call {id} ({name}) are {e}"), stop))?;
         let extra = self.fields.without(&["type", "id", "name", "input"]);
         let signature = (!extra.is_empty()).then(|| {
             let opaque = Some(extra.to_text());

@@ -9,6 +9,7 @@ use inspan_engine::{Completion, ModelError};
 use inspan_wire::v1;
 use serde_json::value::RawValue;
 
+use crate::http::failure::{message_of, one_line};
 use crate::json::Fields;
 use crate::stream::sse::Event;
 
@@ -25,6 +26,9 @@ pub(crate) enum Progress {
     /// Nothing follows.
     Done,
 }
+
+/// Tool calls, or content blocks, that one answer may have.
+const PIECES_MAX: usize = 1024;
 
 /// Receives text as it arrives.
 pub(crate) type OnText<'a> = &'a (dyn for<'t> Fn(&'t str) + Send + Sync);
@@ -43,12 +47,24 @@ pub(crate) trait Draft: Send {
 
 /// An answer that is not what its API promises. The same request may well succeed next time.
 fn malformed(what: impl std::fmt::Display) -> ModelError {
+    let what = one_line(&what.to_string());
     ModelError { message: format!("the provider's answer cannot be used: {what}"), retryable: true }
+}
+
+/// Calls that cannot be used; one that the token limit cut will be cut again.
+fn bad_calls(what: impl std::fmt::Display, stop: Option<&str>) -> ModelError {
+    match stop {
+        Some("length" | "max_tokens") => {
+            let cut = malformed(format_args!("{what}; it stopped at its token limit: allow more tokens"));
+            ModelError { retryable: false, ..cut }
+        }
+        _ => malformed(what),
+    }
 }
 
 /// The error inside a body or an event that came under status 200.
 fn provider_error(error: &RawValue) -> ModelError {
-    let message = crate::http::failure::message_of(error.get().as_bytes());
+    let message = message_of(error.get().as_bytes());
     let kind = Fields::parse(error.get().as_bytes()).ok().and_then(|f| f.text("type")).unwrap_or_default();
     let retryable = !matches!(
         kind.as_str(),
@@ -113,3 +129,6 @@ fn assistant(parts: Vec<v1::Part>) -> v1::Message {
 fn count(fields: &Fields, name: &str) -> Option<i64> {
     fields.get(name)?.get().parse().ok().filter(|n| *n >= 0)
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::calls::{Calls, Fragment};
-use super::{Draft, OnText, Progress, Reasoning, assistant, call_part, count, malformed, text_part};
+use super::{Draft, OnText, Progress, Reasoning, assistant, bad_calls, call_part, count, malformed, text_part};
 use super::{provider_error, stopped_short};
 use crate::json::Fields;
 use crate::request::openai::{MESSAGE_OPAQUE, PROVIDER};
@@ -150,8 +150,12 @@ impl Draft for OpenAiDraft {
     fn event(&mut self, event: &Event, on_text: OnText<'_>) -> Result<Progress, ModelError> {
         let data = event.data.trim_ascii();
         if data == b"[DONE]" {
-            // Without a stop reason the marker proves nothing: the stream counts as cut.
-            return Ok(if self.stop.is_some() { Progress::Done } else { Progress::Open });
+            // Without a stop reason the marker proves nothing: the answer counts as cut.
+            return if self.stop.is_some() {
+                Ok(Progress::Done)
+            } else {
+                Err(malformed("[DONE] before a stop reason"))
+            };
         }
         if !data.is_empty() {
             self.chunk(data, on_text)?;
@@ -171,7 +175,7 @@ impl Draft for OpenAiDraft {
             Some("content_filter") => return Err(stopped_short("content_filter")),
             Some(_) => {}
         }
-        let calls = self.calls.finish().map_err(malformed)?;
+        let calls = self.calls.finish().map_err(|e| bad_calls(e, self.stop.as_deref()))?;
         let mut opaque = Fields::default();
         if !self.details.is_empty() {
             opaque.set("reasoning_details", &self.details);

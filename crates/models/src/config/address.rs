@@ -62,6 +62,11 @@ impl fmt::Display for BaseUrl {
 }
 
 impl BaseUrl {
+    /// Whether connections need TLS.
+    pub(crate) fn is_https(&self) -> bool {
+        self.0.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:"))
+    }
+
     /// The URL to post to; `None` when `path` does not fit.
     pub(crate) fn join(&self, path: &str) -> Option<Uri> {
         let slash = if path.is_empty() || path.starts_with('/') { "" } else { "/" };

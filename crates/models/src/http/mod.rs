@@ -8,3 +8,6 @@ pub(crate) use post::{Post, media_type};
 
 /// Bytes that an answer may have, streamed or not: 32 MiB.
 pub const RESPONSE_BYTES_MAX: usize = 32 << 20;
+
+#[cfg(test)]
+mod tests;

@@ -12,6 +12,7 @@ use hyper::{Method, Request, Response, Uri};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use inspan_engine::ModelError;
+use rustls::ClientConfig;
 
 use super::connect::{self, Connector};
 use super::failure::Failure;
@@ -47,9 +48,15 @@ enum Attempt {
 }
 
 impl Post {
+    /// Trusts what this system trusts.
     pub(crate) fn new(provider: &Provider) -> Result<Post, BuildError> {
+        let tls = connect::tls(provider.base_url.is_https()).map_err(BuildError::Roots)?;
+        Post::with_tls(provider, tls)
+    }
+
+    /// The same with the TLS configuration given.
+    pub(super) fn with_tls(provider: &Provider, tls: ClientConfig) -> Result<Post, BuildError> {
         let uri = provider.base_url.join(&provider.path).ok_or_else(|| BuildError::Path(provider.path.clone()))?;
-        let tls = connect::tls(uri.scheme_str() == Some("https")).map_err(BuildError::Roots)?;
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(POOL_IDLE)

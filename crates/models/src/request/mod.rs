@@ -180,3 +180,6 @@ fn output(result: &v1::ToolResult) -> Result<Option<String>, Refused> {
         None => Ok(None),
     }
 }
+
+#[cfg(test)]
+mod tests;

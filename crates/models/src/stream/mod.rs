@@ -4,8 +4,8 @@
 //! |---|---|---|
 //! | ends | cut: an error | complete |
 //! | breaks off (reset, missing last chunk) | cut: an error | complete |
-//! | is silent | an error after the idle bound | complete after [`TAIL`] |
-//! | says `[DONE]`, `message_stop` | OpenAI: cut; Anthropic: an error without a stop reason | complete |
+//! | is silent | an error after the idle bound | complete after 5 s |
+//! | says `[DONE]` or `message_stop` | an error | complete |
 //! | brings an error event | an error | an error |
 
 pub mod sse;
@@ -51,7 +51,8 @@ where
         let chunk = match tokio::time::timeout(patience, body.frame()).await {
             Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
             Ok(None) => {
-                if let Some(event) = decoder.finish() {
+                // The last event may lack its end; when its JSON does too, it was cut and says nothing.
+                if let Some(event) = decoder.finish().filter(is_entire) {
                     progress = draft.event(&event, on_text)?;
                 }
                 return ended(progress, "ended before its stop reason");
@@ -72,6 +73,10 @@ where
         }
         framed.map_err(broken)?;
     }
+}
+
+fn is_entire(event: &sse::Event) -> bool {
+    event.data.trim_ascii() == b"[DONE]" || serde_json::from_slice::<serde::de::IgnoredAny>(&event.data).is_ok()
 }
 
 fn ended(progress: Progress, what: impl std::fmt::Display) -> Result<(), ModelError> {
@@ -100,3 +105,6 @@ where
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -80,6 +80,8 @@ pub struct Answer {
     pub(super) steps: Vec<Step>,
     pub(super) framing: Framing,
     pub(super) end: End,
+    /// What the head waits for.
+    pub(super) held: Option<Gate>,
     /// What `content-length` says.
     pub(super) length: usize,
 }
@@ -90,7 +92,7 @@ impl Answer {
         let body = body.into();
         let headers = vec![("content-type".to_owned(), media_type.to_owned())];
         let length = body.len();
-        Answer { status, headers, steps: vec![Step::Bytes(body)], framing, end: End::Whole, length }
+        Answer { status, headers, steps: vec![Step::Bytes(body)], framing, end: End::Whole, held: None, length }
     }
 
     /// JSON with a length.
@@ -138,6 +140,13 @@ impl Answer {
         self
     }
 
+    /// Holds back the whole answer, head included.
+    #[must_use]
+    pub fn held(mut self, gate: &Gate) -> Answer {
+        self.held = Some(gate.clone());
+        self
+    }
+
     /// Puts a gate behind the first `n` bytes of the body.
     #[must_use]
     pub fn gate(mut self, n: usize, gate: &Gate) -> Answer {
@@ -160,5 +169,30 @@ impl Answer {
         assert!(before.is_none(), "the gate is at byte {n}, behind the body");
         self.steps = steps;
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Answer, End, Gate, Step};
+
+    /// Bytes as text, gates as `|`.
+    fn show(answer: &Answer) -> String {
+        let step = |step: &Step| match step {
+            Step::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            Step::Gate(_) => "|".to_owned(),
+        };
+        answer.steps.iter().map(step).collect()
+    }
+
+    #[test]
+    fn cuts_and_gates_are_at_their_byte() {
+        let (answer, gate) = (Answer::json(200, "abcdef"), Gate::default());
+        assert_eq!(show(&answer.clone().gate(0, &gate)), "|abcdef");
+        assert_eq!(show(&answer.clone().gate(2, &gate).gate(4, &gate)), "ab|cd|ef");
+        assert_eq!(show(&answer.clone().gate(6, &gate)), "abcdef|");
+        assert_eq!(show(&answer.clone().gate(2, &gate).cut(3, End::Fin)), "ab|c");
+        let cut = answer.cut(1, End::Reset);
+        assert_eq!((show(&cut).as_str(), cut.end, cut.length), ("a", End::Reset, 6));
     }
 }

@@ -7,7 +7,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::{Answer, Call, End, Framing, Script, Step};
+use super::{Answer, Call, End, Framing, Gate, Script, Step};
 
 /// What became of an answer.
 enum Played {
@@ -34,7 +34,7 @@ pub(super) async fn serve(mut stream: TcpStream, script: Arc<Script>) {
     }
 }
 
-/// Reads one request; `None` when the client closed instead.
+/// Reads one request with a `content-length`, as every client here sends; `None` when it closed instead.
 async fn read(stream: &mut TcpStream, buffer: &mut BytesMut) -> io::Result<Option<Call>> {
     let head_end = loop {
         if let Some(at) = buffer.windows(4).position(|w| w == b"\r\n\r\n") {
@@ -65,17 +65,18 @@ async fn read(stream: &mut TcpStream, buffer: &mut BytesMut) -> io::Result<Optio
 }
 
 async fn play(stream: &mut TcpStream, answer: &Answer) -> io::Result<Played> {
+    if let Some(gate) = &answer.held
+        && !passed(gate, stream).await
+    {
+        return Ok(Played::ClientLeft);
+    }
     stream.write_all(head(answer).as_bytes()).await?;
     for step in &answer.steps {
         match step {
             Step::Bytes(bytes) if bytes.is_empty() => {}
             Step::Bytes(bytes) => stream.write_all(&framed(answer.framing, bytes)).await?,
-            Step::Gate(gate) => {
-                tokio::select! {
-                    () = gate.pass() => {}
-                    () = client_gone(stream) => return Ok(Played::ClientLeft),
-                }
-            }
+            Step::Gate(gate) if passed(gate, stream).await => {}
+            Step::Gate(_) => return Ok(Played::ClientLeft),
         }
     }
     match answer.end {
@@ -94,6 +95,14 @@ async fn play(stream: &mut TcpStream, answer: &Answer) -> io::Result<Played> {
         }
     }
     Ok(Played::Closed)
+}
+
+/// Waits at a gate; false when the client left first.
+async fn passed(gate: &Gate, stream: &TcpStream) -> bool {
+    tokio::select! {
+        () = gate.pass() => true,
+        () = client_gone(stream) => false,
+    }
 }
 
 fn head(answer: &Answer) -> String {

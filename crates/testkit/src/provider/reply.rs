@@ -84,6 +84,11 @@ impl Reply {
 
     /// Chat Completions, in one piece.
     pub fn openai_plain(&self) -> Answer {
+        Answer::json(200, self.openai_body())
+    }
+
+    /// The body of [`Reply::openai_plain`].
+    pub fn openai_body(&self) -> String {
         let mut message = json!({"role": "assistant", "content": self.text.concat()});
         if let Some(reasoning) = self.reasoning_text() {
             message["reasoning_content"] = json!(reasoning);
@@ -96,7 +101,7 @@ impl Reply {
         if let Some(usage) = self.openai_usage() {
             body["usage"] = usage;
         }
-        Answer::json(200, body.to_string())
+        body.to_string()
     }
 
     /// Chat Completions, streamed.
@@ -139,6 +144,14 @@ impl Reply {
 
     /// Messages, in one piece.
     pub fn anthropic_plain(&self) -> Answer {
+        Answer::json(200, self.anthropic_body())
+    }
+
+    /// The body of [`Reply::anthropic_plain`].
+    ///
+    /// # Panics
+    /// When the arguments of a call are not JSON.
+    pub fn anthropic_body(&self) -> String {
         let mut content: Vec<String> = self.thinking.iter().map(Thinking::block).collect();
         if !self.text.is_empty() {
             content.push(json!({"type": "text", "text": self.text.concat()}).to_string());
@@ -148,12 +161,9 @@ impl Reply {
             content.push(json!({"type": "tool_use", "id": id, "name": tool, "input": input}).to_string());
         }
         let (stop, usage) = (json!(self.stop_reason()), self.anthropic_usage());
-        Answer::json(
-            200,
-            format!(
-                r#"{{"id":"m","type":"message","role":"assistant","model":"m","content":[{}],"stop_reason":{stop}{usage}}}"#,
-                content.join(",")
-            ),
+        format!(
+            r#"{{"id":"m","type":"message","role":"assistant","model":"m","content":[{}],"stop_reason":{stop}{usage}}}"#,
+            content.join(",")
         )
     }
 

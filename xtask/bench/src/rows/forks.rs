@@ -52,7 +52,8 @@ fn run(context: &Context) -> Result<Vec<Row>, Failure> {
 
 /// Bytes of the pages in use, as a second reader sees them: file sizes move with checkpoints, this does not.
 fn used_bytes(folder: &Path) -> Result<f64, Failure> {
-    let store = rusqlite::Connection::open_with_flags(journal_file(folder), rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    let store =
+        rusqlite::Connection::open_with_flags(journal_file(folder), rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     let pragma = |name: &str| store.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     Ok(((pragma("page_count")? - pragma("freelist_count")?) * pragma("page_size")?) as f64)
 }

@@ -48,7 +48,8 @@ async fn measure(host: &Host, session: &str, rows: &mut Vec<Row>) -> Result<(), 
     push("list", began);
 
     let began = Instant::now();
-    let state = client.resume(v1::ResumeRequest { session: session.to_owned(), ..Default::default() }).await?.into_inner();
+    let state =
+        client.resume(v1::ResumeRequest { session: session.to_owned(), ..Default::default() }).await?.into_inner();
     push("resume", began);
 
     let began = Instant::now();
@@ -75,8 +76,7 @@ async fn measure(host: &Host, session: &str, rows: &mut Vec<Row>) -> Result<(), 
 
 /// Follows the session from ten records before its end up to its last one.
 async fn tail(host: &Host, session: &str, last_seq: i64) -> Result<(), Failure> {
-    let request =
-        inspan_v1::WatchRequest { session: session.to_owned(), from_seq: last_seq - 9, ..Default::default() };
+    let request = inspan_v1::WatchRequest { session: session.to_owned(), from_seq: last_seq - 9, ..Default::default() };
     let mut updates = host.journal().await?.watch(request).await?.into_inner();
     while let Some(update) = updates.message().await? {
         if let Some(inspan_v1::watch_update::Update::Record(record)) = update.update

@@ -1,8 +1,25 @@
 //! The rows, in the order of the table.
 
+mod appends;
 mod canon;
+mod forks;
 pub(crate) mod hop;
+mod million;
+mod open;
+mod stream;
+mod turns;
 
 use crate::frame::Bench;
 
-pub(crate) const ALL: &[Bench] = &[canon::BENCH];
+pub(crate) const ALL: &[Bench] = &[
+    appends::ONE,
+    appends::MANY,
+    canon::BENCH,
+    turns::ONE,
+    turns::MANY,
+    turns::LONG,
+    forks::BENCH,
+    open::BENCH,
+    stream::BENCH,
+    million::BENCH,
+];

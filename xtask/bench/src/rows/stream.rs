@@ -88,7 +88,9 @@ fn answer(mut connection: TcpStream, chunks: usize, epoch: Instant) -> std::io::
             r#"{{"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{{"index":0,"delta":{{"content":"{sent} "}},"finish_reason":null}}]}}"#
         ))?;
     }
-    send(r#"{"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#)?;
+    send(
+        r#"{"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#,
+    )?;
     send("[DONE]")?;
     connection.write_all(b"0\r\n\r\n")
 }

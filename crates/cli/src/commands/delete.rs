@@ -1,0 +1,32 @@
+//! `inspan delete`.
+
+use inspan_wire::{json, v1};
+
+use crate::client::{Client, Target};
+use crate::error::Error;
+use crate::lines;
+use crate::output::Dress;
+
+/// Delete a session for ever; what its forks share with it stays for them
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    target: Target,
+    /// The session
+    #[arg(long, value_name = "UID")]
+    session: String,
+}
+
+pub(crate) async fn run(args: Args) -> Result<(), Error> {
+    let Args { target, session: uid } = args;
+    let session = Client::with(&target, async |client| {
+        let answer = client.sessions.delete_session(v1::DeleteSessionRequest { uid: uid.clone() }).await;
+        answer.map_err(|s| target.rpc_error("delete", &uid, &s))
+    });
+    let session = session.await?.into_inner();
+    let mut out = target.out();
+    match out.dress() {
+        Dress::Json => out.json(json::to_value(&session)),
+        Dress::Plain | Dress::Terminal { .. } => out.line(lines::moved("delete", &session)),
+    }
+}

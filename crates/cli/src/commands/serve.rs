@@ -1,0 +1,251 @@
+//! `inspan serve`: the host.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use inspan_host::Settings;
+use inspan_host::catalog::Static;
+use inspan_host::models::{Api, AuthHeader, BaseUrl, Echo, Key, Provider, Scripted};
+use inspan_host::server::{Address, BindError, Config, Server};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::version::VERSION;
+use crate::client::{DEFAULT_JOURNAL, DEFAULT_PROJECT};
+use crate::error::Error;
+use crate::{logfmt, store};
+
+/// Serve sessions over gRPC and HTTP until SIGINT or SIGTERM
+///
+/// The harness `echo` is always there; `chat` is there with --model or --model-script. A model's key comes from the
+/// environment (MODEL_API_KEY, then OPENAI_API_KEY; with --model-api anthropic ANTHROPIC_API_KEY) or from a file, never from
+/// the command line.
+#[derive(Debug, clap::Args)]
+#[command(version, display_name = "inspan")]
+pub(crate) struct Args {
+    /// Where to listen: IP:PORT or unix:/path; port 0 is any free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    addr: Address,
+    /// Listen also on an address that other machines can reach; there is no authentication yet
+    #[arg(long)]
+    insecure: bool,
+    /// One more name that requests may use for this host; repeat for more
+    #[arg(long = "allow-host", value_name = "HOST[:PORT]")]
+    allowed_hosts: Vec<String>,
+    /// Journal file
+    #[arg(long, value_name = "FILE", default_value = DEFAULT_JOURNAL)]
+    journal: PathBuf,
+    /// Folder of large payloads; the journal's name with `-blobs` behind it when left out
+    #[arg(long, value_name = "DIR")]
+    blobs: Option<PathBuf>,
+    /// Project of sessions that name none
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_PROJECT)]
+    project: String,
+    #[command(flatten)]
+    model: ModelArgs,
+    /// What to log: error, warn, info, debug, trace, or a filter such as `inspan_host=debug`
+    #[arg(long, value_name = "FILTER", default_value = "info")]
+    log: String,
+    /// Attach a harness in another process; not there yet
+    #[arg(long = "harness", value_name = "NAME=ADDRESS")]
+    harnesses: Vec<String>,
+    /// Serve the harness registry; not there yet
+    #[arg(long, value_name = "ADDRESS", default_value = "", hide_default_value = true)]
+    registry_addr: String,
+}
+
+/// The model behind `chat`.
+#[derive(Debug, clap::Args)]
+struct ModelArgs {
+    /// Model that chat asks for; empty means that there is no chat
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    model: String,
+    /// What the provider speaks
+    #[arg(long, value_name = "API", value_enum, default_value_t = ApiName::Openai)]
+    model_api: ApiName,
+    /// The provider's address; the API's own when left out
+    #[arg(long, value_name = "URL")]
+    model_base_url: Option<BaseUrl>,
+    /// What follows the address; the API's own when left out
+    #[arg(long, value_name = "PATH")]
+    model_path: Option<String>,
+    /// Header of the key; `Authorization` sends it as a bearer token, an empty name sends none
+    #[arg(long, value_name = "NAME")]
+    model_auth_header: Option<String>,
+    /// File with the key, in place of the environment
+    #[arg(long, value_name = "FILE")]
+    model_key_file: Option<PathBuf>,
+    /// Answer from a script (YAML) instead of a provider
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["model_api", "model_base_url", "model_path",
+        "model_auth_header", "model_key_file"])]
+    model_script: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum ApiName {
+    /// Chat Completions, also of compatible servers
+    Openai,
+    /// Messages
+    Anthropic,
+}
+
+const HELP: &str = "inspan serve --help";
+/// The message that says where a host listens. `address_of` and scripts look for it.
+const LISTENING: &str = "inspan listening";
+
+pub(crate) async fn run(args: Args) -> Result<(), Error> {
+    // Everything that can be refused is refused before the journal is opened.
+    check(&args)?;
+    let (catalog, model) = args.model.catalog(|name| std::env::var(name).ok())?;
+    logfmt::init(&args.log).map_err(|e| Error::usage(format!("--log {:?}: {e}", args.log), HELP))?;
+
+    let blobs = args.blobs.unwrap_or_else(|| store::blobs_beside(&args.journal));
+    let journal = store::open(&args.journal, &blobs)?;
+    let harnesses = format!("[{}]", inspan_host::engine::Catalog::names(&catalog).join(" "));
+    let default_harness = inspan_host::engine::Catalog::default_name(&catalog).to_owned();
+    let mut config = Config::new(args.addr, journal, Arc::new(catalog));
+    config.insecure = args.insecure;
+    config.allowed_hosts = args.allowed_hosts;
+    config.settings = Settings { default_project: args.project.clone(), ..Settings::default() };
+    let bound = Server::bind(config).await.map_err(|e| bind_error(&e))?;
+    let shutdown = shutdown().map_err(|e| Error::new(format!("listening for signals failed: {e}"), HELP))?;
+    tracing::info!(
+        version = VERSION,
+        addr = %bound.address(),
+        journal = %args.journal.display(),
+        project = args.project,
+        harnesses,
+        default_harness,
+        model,
+        "{LISTENING}"
+    );
+    if args.insecure {
+        tracing::warn!("--insecure: whoever can reach this address can drive this host");
+    }
+    let stopped = bound.serve(shutdown).await;
+    if !stopped.drained {
+        tracing::warn!("a turn did not reach a durable point in time: resume it as after a crash");
+    }
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// The address in a host's own log line that says it listens; `None` for every other line.
+pub(crate) fn address_of(line: &str) -> Option<&str> {
+    let (_, fields) = line.split_once(&format!("msg=\"{LISTENING}\""))?;
+    fields.split(' ').find_map(|field| field.strip_prefix("addr="))
+}
+
+fn check(args: &Args) -> Result<(), Error> {
+    if let Some(harness) = args.harnesses.first() {
+        let text = format!(
+            "--harness {harness}: harnesses in other processes are not there yet in this version; echo and chat are built in"
+        );
+        return Err(Error::usage(text, HELP));
+    }
+    if !args.registry_addr.is_empty() {
+        let text =
+            format!("--registry-addr {}: the harness registry is not there yet in this version", args.registry_addr);
+        return Err(Error::usage(text, HELP));
+    }
+    if let Address::Tcp(addr) = &args.addr
+        && !args.insecure
+        && !addr.ip().to_canonical().is_loopback()
+    {
+        return Err(bind_error(&BindError::NotLoopback(*addr)));
+    }
+    Ok(())
+}
+
+fn bind_error(e: &BindError) -> Error {
+    let next = match e {
+        BindError::NotLoopback(addr) => format!("inspan serve --addr 127.0.0.1:{}", addr.port()),
+        BindError::InUse(_) => "inspan serve --addr 127.0.0.1:0".to_owned(),
+        BindError::Refused { .. } => HELP.to_owned(),
+    };
+    Error::new(e.to_string(), next)
+}
+
+impl ModelArgs {
+    /// The harnesses that these flags give, and what the log says of the model.
+    fn catalog(self, env: impl Fn(&str) -> Option<String>) -> Result<(Static, String), Error> {
+        let echo = Static::new(Arc::new(Echo));
+        if let Some(script) = &self.model_script {
+            let scripted = Scripted::from_file(script);
+            let scripted = scripted.map_err(|e| Error::new(e.to_string(), format!("ls -l {}", script.display())))?;
+            let model = if self.model.is_empty() { "scripted" } else { &self.model };
+            return Ok((echo.with_chat(model, Arc::new(scripted)), format!("{model} @ {}", script.display())));
+        }
+        if self.model.is_empty() {
+            if self.names_a_provider() {
+                return Err(Error::usage(
+                    "the --model-… flags describe the provider of a model: name it with --model",
+                    HELP,
+                ));
+            }
+            return Ok((echo, "echo (built-in)".to_owned()));
+        }
+        let provider = self.provider(env)?;
+        let shown = format!("{} @ {}{}", provider.model, provider.base_url, provider.path);
+        let model = provider.model.clone();
+        let built = inspan_host::models::build(provider).map_err(|e| Error::new(e.to_string(), HELP))?;
+        Ok((echo.with_chat(&model, built), shown))
+    }
+
+    fn names_a_provider(&self) -> bool {
+        self.model_base_url.is_some()
+            || self.model_path.is_some()
+            || self.model_auth_header.is_some()
+            || self.model_key_file.is_some()
+    }
+
+    fn provider(self, env: impl Fn(&str) -> Option<String>) -> Result<Provider, Error> {
+        let (api, names): (Api, &[&str]) = match self.model_api {
+            ApiName::Openai => (Api::OpenAi, &["MODEL_API_KEY", "OPENAI_API_KEY"]),
+            ApiName::Anthropic => (Api::Anthropic, &["MODEL_API_KEY", "ANTHROPIC_API_KEY"]),
+        };
+        let mut provider = Provider::new(api, self.model);
+        if let Some(url) = self.model_base_url {
+            provider.base_url = url;
+        }
+        if let Some(path) = self.model_path {
+            provider.path = path;
+        }
+        if let Some(header) = &self.model_auth_header {
+            provider.auth_header = AuthHeader::from_name(header);
+        }
+        provider.key = match &self.model_key_file {
+            Some(file) => Some(key_from(file)?),
+            None => Key::from_env(names, env),
+        };
+        Ok(provider)
+    }
+}
+
+fn key_from(file: &Path) -> Result<Key, Error> {
+    Key::from_file(file).map_err(|e| Error::new(e.to_string(), format!("ls -l {}", file.display())))
+}
+
+/// Resolves at the first SIGINT or SIGTERM.
+fn shutdown() -> std::io::Result<impl Future<Output = ()>> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        tracing::info!("shutting down");
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_is_read_back_from_the_log() {
+        let line = "time=2030-01-31T12:00:00Z level=INFO msg=\"inspan listening\" version=1 addr=127.0.0.1:9 journal=x";
+        assert_eq!(address_of(line), Some("127.0.0.1:9"));
+        assert_eq!(address_of("level=INFO msg=\"shutting down\" addr=1"), None);
+    }
+}

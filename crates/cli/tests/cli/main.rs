@@ -1,0 +1,12 @@
+//! The binary as its users meet it: what is typed, what comes back.
+
+mod arguments;
+mod demo;
+mod embedded;
+mod files;
+mod json;
+mod providers;
+mod recovery;
+mod reference;
+mod served;
+mod shell;

@@ -1,0 +1,452 @@
+//! The writer thread and its group commit.
+//!
+//! Calls that wait together share one transaction and one fsync. Each is answered only after the
+//! commit, and each succeeds or is refused by itself: a call checks everything before it writes
+//! anything, so a refusal leaves the transaction as it was.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::thread::JoinHandle;
+
+use inspan_wire::{Digest, SessionUid};
+use lru::LruCache;
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior};
+use tokio::sync::{mpsc, oneshot};
+
+use super::fault::{self, Kind, Stop};
+use super::sweep;
+use crate::{Clock, Error, Head};
+
+/// Calls that share a transaction at most: more would make the first of them wait too long.
+const BATCH_CALLS_MAX: usize = 512;
+
+/// Bytes that share a transaction, give or take one call: more would not fit the page cache.
+const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Calls that may wait; behind that, callers wait before they queue.
+const WAITING_CALLS_MAX: usize = 4096;
+
+/// Sessions whose head the writer remembers.
+const SLOTS_MAX: NonZeroUsize = NonZeroUsize::new(16 * 1024).expect("not zero");
+
+/// Batches between two steps of the removal of deleted sessions while calls keep coming.
+const BATCHES_PER_STEP: u32 = 8;
+
+/// One call inside a batch.
+pub(super) struct Tx<'a> {
+    pub(super) conn: &'a Connection,
+    /// The batch's time, nanoseconds; never before the batch before it.
+    pub(super) now_ns: i64,
+    slots: &'a mut LruCache<SessionUid, Slot>,
+    trash: &'a mut bool,
+}
+
+/// What the writer needs of a live session.
+#[derive(Clone, Copy)]
+pub(super) struct Slot {
+    pub(super) key: i64,
+    pub(super) head: Head,
+    pub(super) fence: i64,
+}
+
+impl Tx<'_> {
+    /// Finds a live session.
+    pub(super) fn slot(&mut self, uid: &SessionUid) -> Result<Slot, Stop> {
+        if let Some(slot) = self.slots.get(uid) {
+            return Ok(*slot);
+        }
+        let sql = "SELECT s.key, h.seq, h.hash, h.fence FROM sessions s JOIN heads h ON h.session = s.key \
+                   WHERE s.uid = ?1 AND s.life = 0";
+        let found = self.conn.prepare_cached(sql)?.query_row([uid.as_str()], |row| {
+            let head = Head { seq: row.get(1)?, hash: row.get::<_, Option<[u8; 32]>>(2)?.map(Digest) };
+            Ok(Slot { key: row.get(0)?, head, fence: row.get(3)? })
+        });
+        let slot = found.optional()?.ok_or_else(|| Error::NotFound(uid.clone()))?;
+        self.slots.put(uid.clone(), slot);
+        Ok(slot)
+    }
+
+    /// Remembers what a session has become.
+    pub(super) fn remember(&mut self, uid: &SessionUid, slot: Slot) {
+        self.slots.put(uid.clone(), slot);
+    }
+
+    /// The session is not live any more.
+    pub(super) fn forget(&mut self, uid: &SessionUid) {
+        self.slots.pop(uid);
+    }
+
+    /// There is something to sweep.
+    pub(super) fn note_trash(&mut self) {
+        *self.trash = true;
+    }
+}
+
+/// A call that waits for a batch. It may be applied twice: after a rollback, alone.
+trait Call: Send {
+    fn apply(&mut self, tx: &mut Tx<'_>) -> Result<(), rusqlite::Error>;
+    /// About how many bytes it writes.
+    fn bytes(&self) -> usize;
+    /// Answers: what was applied, or the failure of the whole batch.
+    fn finish(self: Box<Self>, batch: Result<(), Error>);
+}
+
+struct Pending<T, F> {
+    run: F,
+    bytes: usize,
+    outcome: Option<Result<T, Error>>,
+    answer: oneshot::Sender<Result<T, Error>>,
+}
+
+impl<T: Send, F: FnMut(&mut Tx<'_>) -> Result<T, Stop> + Send> Call for Pending<T, F> {
+    fn apply(&mut self, tx: &mut Tx<'_>) -> Result<(), rusqlite::Error> {
+        self.outcome = Some(match (self.run)(tx) {
+            Ok(done) => Ok(done),
+            Err(Stop::Refused(e)) => Err(e),
+            Err(Stop::Sql(e)) => return Err(e),
+        });
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn finish(self: Box<Self>, batch: Result<(), Error>) {
+        let Pending { outcome, answer, .. } = *self;
+        let outcome = batch.and_then(|()| outcome.expect("a batch that was committed applied each call"));
+        // The caller may be gone; what was committed stays.
+        let _ = answer.send(outcome);
+    }
+}
+
+enum Message {
+    Call(Box<dyn Call>),
+    /// Answered once nothing deleted holds records any more.
+    Swept(oneshot::Sender<Result<(), Error>>),
+}
+
+/// The handle of the writer thread. Dropping it lets accepted calls finish.
+pub(super) struct Writer {
+    queue: Option<mpsc::Sender<Message>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread starts with.
+pub(super) struct Start {
+    pub(super) conn: Connection,
+    pub(super) path: PathBuf,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) checkpoint_bytes: u64,
+    /// Refuse every write, with this reason.
+    pub(super) refuse: Option<String>,
+}
+
+impl Writer {
+    pub(super) fn start(start: Start) -> Result<Writer, Error> {
+        let mut thread = Thread::new(start)?;
+        let (queue, calls) = mpsc::channel(WAITING_CALLS_MAX);
+        let thread = std::thread::Builder::new()
+            .name("inspan-writer".to_owned())
+            .spawn(move || thread.run(calls))
+            .map_err(|e| Error::Io(format!("starting the writer thread: {e}")))?;
+        Ok(Writer { queue: Some(queue), thread: Some(thread) })
+    }
+
+    /// Runs `run`, which writes little, in the next batch and returns once it is durable.
+    ///
+    /// A caller that goes away does not stop a call that has been queued.
+    pub(super) async fn call<T: Send + 'static>(
+        &self,
+        run: impl FnMut(&mut Tx<'_>) -> Result<T, Stop> + Send + 'static,
+    ) -> Result<T, Error> {
+        self.call_of(0, run).await
+    }
+
+    /// As [`Writer::call`], for a `run` that writes about `bytes`.
+    pub(super) async fn call_of<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        run: impl FnMut(&mut Tx<'_>) -> Result<T, Stop> + Send + 'static,
+    ) -> Result<T, Error> {
+        let (answer, wait) = oneshot::channel();
+        let call = Pending { run, bytes, outcome: None, answer };
+        self.queue().send(Message::Call(Box::new(call))).await.map_err(|_| stopped())?;
+        wait.await.map_err(|_| stopped())?
+    }
+
+    /// Queues `run` without waiting for it; for destructors. Nothing happens when the queue is
+    /// full.
+    pub(super) fn call_detached(&self, run: impl FnMut(&mut Tx<'_>) -> Result<(), Stop> + Send + 'static) {
+        let call = Pending { run, bytes: 0, outcome: None, answer: oneshot::channel().0 };
+        // What is left behind then is removed when the store is opened again.
+        let _ = self.queue().try_send(Message::Call(Box::new(call)));
+    }
+
+    /// Waits until nothing deleted holds records any more.
+    pub(super) async fn swept(&self) -> Result<(), Error> {
+        let (answer, wait) = oneshot::channel();
+        self.queue().send(Message::Swept(answer)).await.map_err(|_| stopped())?;
+        wait.await.map_err(|_| stopped())?
+    }
+
+    fn queue(&self) -> &mpsc::Sender<Message> {
+        self.queue.as_ref().expect("the queue is open until the writer is dropped")
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.queue = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread has been reported by its own unwinding.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn stopped() -> Error {
+    Error::Failed("the writer thread stopped".to_owned())
+}
+
+/// What the thread does next.
+enum Next {
+    Message(Message),
+    /// A step of the sweep.
+    Step,
+    Closed,
+}
+
+struct Thread {
+    conn: Connection,
+    path: PathBuf,
+    clock: Arc<dyn Clock>,
+    slots: LruCache<SessionUid, Slot>,
+    last_ns: i64,
+    /// Pages in the log after the last commit.
+    log_pages: Arc<AtomicI32>,
+    checkpoint_pages: i32,
+    /// The length of the log at which a checkpoint is tried next.
+    next_checkpoint: i32,
+    /// Set for ever by the first write whose outcome is unknown.
+    refuse: Option<String>,
+    /// Whether a deleted session may still hold records.
+    trash: bool,
+    waiting_for_sweep: Vec<oneshot::Sender<Result<(), Error>>>,
+    batches_since_step: u32,
+}
+
+impl Thread {
+    fn new(start: Start) -> Result<Thread, Error> {
+        let Start { mut conn, path, clock, checkpoint_bytes, refuse } = start;
+        let log_pages = Arc::new(AtomicI32::new(0));
+        let pages = Arc::clone(&log_pages);
+        let sql = |e: rusqlite::Error| fault::report(&path, &e);
+        conn.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, n| {
+            pages.store(n, Ordering::Relaxed);
+            Ok(())
+        }))
+        .map_err(sql)?;
+        let page_bytes: u32 = conn.pragma_query_value(None, "page_size", |row| row.get(0)).map_err(sql)?;
+        let last_ns = last_time(&conn).map_err(sql)?;
+        let trash = refuse.is_none() && sweep::pending(&conn).map_err(sql)?;
+        let checkpoint_pages = i32::try_from(checkpoint_bytes / u64::from(page_bytes)).unwrap_or(i32::MAX).max(1);
+        Ok(Thread {
+            checkpoint_pages,
+            next_checkpoint: checkpoint_pages,
+            conn,
+            path,
+            clock,
+            slots: LruCache::new(SLOTS_MAX),
+            last_ns,
+            log_pages,
+            refuse,
+            trash,
+            waiting_for_sweep: Vec::new(),
+            batches_since_step: 0,
+        })
+    }
+
+    fn run(&mut self, mut queue: mpsc::Receiver<Message>) {
+        loop {
+            match self.next(&mut queue) {
+                Next::Message(first) => {
+                    let calls = self.collect(first, &mut queue);
+                    if !calls.is_empty() {
+                        self.batches_since_step += 1;
+                        self.batch(calls);
+                        self.checkpoint();
+                    }
+                    self.answer_swept();
+                }
+                Next::Step => self.step(),
+                Next::Closed => break,
+            }
+        }
+        if self.refuse.is_some() {
+            // Leave the files as they are: the next open recovers from what is really there. Failing to
+            // say so changes nothing that was acknowledged.
+            let _ = self.conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+        }
+    }
+
+    /// Waits for something to do. Sweeping fills the time in which no call waits, and takes a turn
+    /// now and then when calls never stop.
+    fn next(&self, queue: &mut mpsc::Receiver<Message>) -> Next {
+        if !self.trash || self.refuse.is_some() {
+            return queue.blocking_recv().map_or(Next::Closed, Next::Message);
+        }
+        if self.batches_since_step >= BATCHES_PER_STEP {
+            return Next::Step;
+        }
+        match queue.try_recv() {
+            Ok(message) => Next::Message(message),
+            Err(mpsc::error::TryRecvError::Empty) => Next::Step,
+            Err(mpsc::error::TryRecvError::Disconnected) => Next::Closed,
+        }
+    }
+
+    /// The calls that wait now, in the order in which they came.
+    fn collect(&mut self, first: Message, queue: &mut mpsc::Receiver<Message>) -> Vec<Box<dyn Call>> {
+        let mut calls: Vec<Box<dyn Call>> = Vec::new();
+        let mut bytes = 0;
+        let mut next = Some(first);
+        while let Some(message) = next {
+            match message {
+                Message::Call(call) => {
+                    bytes += call.bytes();
+                    calls.push(call);
+                }
+                Message::Swept(answer) => self.waiting_for_sweep.push(answer),
+            }
+            let full = calls.len() >= BATCH_CALLS_MAX || bytes >= BATCH_BYTES_MAX;
+            next = if full { None } else { queue.try_recv().ok() };
+        }
+        calls
+    }
+
+    /// Commits the calls together; when one of them breaks the transaction, each alone.
+    fn batch(&mut self, mut calls: Vec<Box<dyn Call>>) {
+        if let Some(why) = &self.refuse {
+            let failed = Error::Failed(why.clone());
+            calls.into_iter().for_each(|call| call.finish(Err(failed.clone())));
+            return;
+        }
+        let Err(e) = self.commit(&mut calls) else {
+            calls.into_iter().for_each(|call| call.finish(Ok(())));
+            return;
+        };
+        let failed = match self.rolled_back(&e) {
+            Kind::Other if calls.len() > 1 => {
+                calls.into_iter().for_each(|call| self.batch(vec![call]));
+                return;
+            }
+            Kind::Other => fault::report(&self.path, &e),
+            Kind::Full => Error::Full,
+            Kind::Fatal => Error::Failed(self.refuse.clone().unwrap_or_default()),
+        };
+        calls.into_iter().for_each(|call| call.finish(Err(failed.clone())));
+    }
+
+    fn commit(&mut self, calls: &mut [Box<dyn Call>]) -> Result<(), rusqlite::Error> {
+        self.transact(|tx| calls.iter_mut().try_for_each(|call| call.apply(tx)))
+    }
+
+    fn transact<T>(
+        &mut self,
+        run: impl FnOnce(&mut Tx<'_>) -> Result<T, rusqlite::Error>,
+    ) -> Result<T, rusqlite::Error> {
+        let now_ns = self.clock.now_ns().max(self.last_ns);
+        let mut trash = self.trash;
+        let sql = self.conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let mut tx = Tx { conn: &sql, now_ns, slots: &mut self.slots, trash: &mut trash };
+        let done = run(&mut tx)?;
+        sql.commit()?;
+        self.last_ns = now_ns;
+        self.trash = trash;
+        Ok(done)
+    }
+
+    /// After a failed transaction: forget what it told us, and refuse everything further when
+    /// nobody can know what is on disk.
+    fn rolled_back(&mut self, e: &rusqlite::Error) -> Kind {
+        self.slots.clear();
+        let mut kind = fault::kind(e);
+        if kind != Kind::Fatal && !self.conn.is_autocommit() && self.conn.execute_batch("ROLLBACK").is_err() {
+            kind = Kind::Fatal;
+        }
+        if kind == Kind::Fatal {
+            tracing::error!(file = %self.path.display(), error = %e, "a write failed: no further write is accepted");
+            self.refuse = Some(format!("{}: {e}", self.path.display()));
+        }
+        kind
+    }
+
+    /// Moves the log into the database once it is long enough; the next commit then starts it anew,
+    /// unless a reader still needs it.
+    fn checkpoint(&mut self) {
+        let pages = self.log_pages.load(Ordering::Relaxed);
+        if pages < self.checkpoint_pages {
+            self.next_checkpoint = self.checkpoint_pages;
+        }
+        if self.refuse.is_some() || pages < self.next_checkpoint {
+            return;
+        }
+        // While a reader keeps the log from starting anew, trying after every commit is of no use.
+        self.next_checkpoint = pages.saturating_add(self.checkpoint_pages / 4);
+        match self.conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
+            Ok(()) => {}
+            Err(e) if fault::kind(&e) == Kind::Fatal => {
+                self.rolled_back(&e);
+            }
+            Err(e) => {
+                // Without room in the database the log grows instead: nothing is lost.
+                tracing::warn!(file = %self.path.display(), error = %e, "the log could not be moved into the database");
+            }
+        }
+    }
+
+    /// One bounded step of dropping what deleted sessions hold.
+    fn step(&mut self) {
+        self.batches_since_step = 0;
+        match self.transact(|tx| sweep::step(tx.conn)) {
+            Ok(more) => self.trash = more,
+            Err(e) => {
+                self.rolled_back(&e);
+                let failed = fault::report(&self.path, &e);
+                // Tried again when something else is deleted, or when the store is opened again.
+                self.trash = false;
+                self.waiting_for_sweep.drain(..).for_each(|answer| {
+                    let _ = answer.send(Err(failed.clone()));
+                });
+            }
+        }
+        self.checkpoint();
+        self.answer_swept();
+    }
+
+    fn answer_swept(&mut self) {
+        let outcome = match &self.refuse {
+            Some(why) => Err(Error::Failed(why.clone())),
+            None if self.trash => return,
+            None => Ok(()),
+        };
+        self.waiting_for_sweep.drain(..).for_each(|answer| {
+            let _ = answer.send(outcome.clone());
+        });
+    }
+}
+
+/// The latest time that the store has given out, as far as it is cheap to know.
+fn last_time(conn: &Connection) -> rusqlite::Result<i64> {
+    let record = conn
+        .query_row("SELECT ts_ms FROM records ORDER BY id DESC LIMIT 1", [], |row| row.get::<_, i64>(0))
+        .optional()?;
+    let session = conn
+        .query_row("SELECT create_ns FROM sessions ORDER BY key DESC LIMIT 1", [], |row| row.get::<_, i64>(0))
+        .optional()?;
+    Ok(record.map_or(0, |ms| ms.saturating_mul(1_000_000)).max(session.unwrap_or(0)))
+}
