@@ -16,7 +16,7 @@ use crate::world::{Kind, Op, World, lock};
 const SESSIONS_MAX: usize = 8;
 
 /// Records beyond which a session gets no new turns: every audit reads all of them.
-const RECORDS_MAX: i64 = 120;
+const RECORDS_MAX: i64 = 180;
 
 /// The project of every session.
 pub(crate) const PROJECT: &str = "p";

@@ -213,16 +213,24 @@ impl Sim {
             return Ok(self.world.jump());
         }
         let id = *self.world.rng().pick(&ready);
+        self.poll(id)?;
+        Ok(true)
+    }
+
+    /// Moves one task to its next scheduling point; gives what it ended with.
+    fn poll(&mut self, id: TaskId) -> Result<Option<Outcome>, Over> {
         self.world.set_current(Some(id));
         let moved = catch_unwind(AssertUnwindSafe(|| self.tasks.poll(id)));
         self.world.set_current(None);
-        match moved {
-            Ok(None) => {}
-            Ok(Some(outcome)) => self.ended(id, &outcome),
-            Err(_) => self.world.broke(Promise::NoPanic, format!("operation {id} panicked")),
+        let ended = moved.unwrap_or_else(|_| {
+            self.world.broke(Promise::NoPanic, format!("operation {id} panicked"));
+            None
+        });
+        if let Some(outcome) = &ended {
+            self.ended(id, outcome);
         }
         self.check()?;
-        Ok(true)
+        Ok(ended)
     }
 
     /// A client asks for something, on a host that moves.
@@ -253,19 +261,9 @@ impl Sim {
         let id = self.launch(asked);
         loop {
             self.step += 1;
-            self.world.set_current(Some(id));
-            let moved = catch_unwind(AssertUnwindSafe(|| self.tasks.poll(id)));
-            self.world.set_current(None);
-            match moved {
-                Ok(Some(outcome)) => {
-                    self.ended(id, &outcome);
-                    self.check()?;
-                    return Ok(outcome);
-                }
-                Ok(None) => {}
-                Err(_) => self.world.broke(Promise::NoPanic, format!("operation {id} panicked")),
+            if let Some(outcome) = self.poll(id)? {
+                return Ok(outcome);
             }
-            self.check()?;
             let stuck = self.tasks.ready(|_| true).is_empty() && !self.world.jump();
             if stuck {
                 self.world.broke(Promise::NothingVanishes, format!("operation {id} waits for nothing"));

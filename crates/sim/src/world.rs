@@ -69,6 +69,8 @@ pub(crate) struct Op {
     pub(crate) completed_before: i64,
     /// Records that it committed.
     pub(crate) appended: Vec<i64>,
+    /// Records that its host's watcher was shown.
+    pub(crate) shown: Vec<i64>,
     /// The fence that it writes under.
     pub(crate) fence: Option<i64>,
     /// Children that it made.
@@ -95,6 +97,7 @@ impl Op {
             children_wanted: 0,
             completed_before: 0,
             appended: Vec::new(),
+            shown: Vec::new(),
             fence: None,
             children: Vec::new(),
             execution_id: String::new(),
