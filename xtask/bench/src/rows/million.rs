@@ -100,8 +100,8 @@ fn verify(context: &Context, folder: &std::path::Path, session: &str) -> Result<
     Ok(Row::limit(name, "records/s", records / took, RECORDS_PER_SECOND_MIN, Bar::AtLeast(1.0)))
 }
 
-/// The member `records`, a number or a proto3-JSON string, at the top or one level below.
+/// The member `records`: a number, or a 64-bit one as proto3-JSON writes it.
 fn find_records(said: &serde_json::Value) -> Option<f64> {
-    let number = |value: &serde_json::Value| value.as_f64().or_else(|| value.as_str()?.parse().ok());
-    said.get("records").and_then(number)
+    let records = said.get("records")?;
+    records.as_f64().or_else(|| records.as_str()?.parse().ok())
 }
