@@ -117,7 +117,7 @@ impl Early {
                     .collect();
                 let usage = format!("usage: inspan <{}> [flags]", verbs.join("|"));
                 let lead = text.map(|t| format!("inspan: {t}\n")).unwrap_or_default();
-                eprintln!("{lead}{usage}\ntry: inspan --help");
+                error::say(&format!("{lead}{usage}\ntry: inspan --help"));
                 ExitCode::from(2)
             }
             Early::Flags { text, help } => {
@@ -158,5 +158,45 @@ mod tests {
     #[test]
     fn escapes_go() {
         assert_eq!(without_escapes("\x1b[1m\x1b[4mUsage:\x1b[0m x"), "Usage: x");
+    }
+
+    /// The words of a command line in a document, up to what only a shell knows.
+    fn words(line: &str) -> Vec<OsString> {
+        let mut words = vec![String::new()];
+        let mut quoted = false;
+        for c in line.chars() {
+            match c {
+                '"' => quoted = !quoted,
+                ' ' if !quoted => words.push(String::new()),
+                '|' | '&' | '>' | '#' | ')' if !quoted => break,
+                c => words.last_mut().expect("never empty").push(c),
+            }
+        }
+        words.into_iter().filter(|w| !w.is_empty()).map(OsString::from).collect()
+    }
+
+    #[test]
+    fn every_command_line_of_the_documents_parses() {
+        let pages = [
+            include_str!("../../../README.md"),
+            include_str!("../../../docs/quickstart.md"),
+            include_str!("../../../docs/concepts.md"),
+            include_str!("../../../docs/operating.md"),
+            include_str!("../../../docs/models.md"),
+            include_str!("../../../docs/journal-format.md"),
+        ];
+        let mut seen = 0;
+        for line in pages.iter().flat_map(|page| page.lines()) {
+            let line = line.trim().trim_start_matches("$ ");
+            let line = line.split_once("$(").map_or(line, |(_, inner)| inner);
+            let line = line.replacen("cargo run --release -- ", "inspan ", 1);
+            if line.starts_with("inspan ") && (line.contains(" --") || line.split(' ').count() == 2) {
+                seen += 1;
+                if let Err(Early::Verb { text: Some(text) } | Early::Flags { text, .. }) = parse(words(&line)) {
+                    panic!("{line}: {text}");
+                }
+            }
+        }
+        assert!(seen > 20, "only {seen} command lines were found");
     }
 }

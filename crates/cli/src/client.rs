@@ -101,7 +101,7 @@ fn rpc_text(status: &Status) -> String {
 fn connection_lost(status: &Status) -> Option<Status> {
     use std::error::Error as _;
     let is_ours = status.code() == Code::Unknown && status.source().is_some();
-    is_ours.then(|| Status::unavailable("the connection to the host was lost; what was shown is recorded"))
+    is_ours.then(|| Status::unavailable("the connection to the host was lost; every record that was shown is durable"))
 }
 
 /// Both services of one host.

@@ -34,7 +34,11 @@ impl Embedded {
         let store = store::open(journal, &store::blobs_beside(journal))?;
         let dir = PrivateDir::new()?;
         let mut config = Config::new(Address::Unix(socket(&dir)), store, Arc::new(Static::new(Arc::new(Echo))));
-        config.settings = Settings { default_project: target.project.clone(), ..Settings::default() };
+        config.settings = Settings {
+            default_project: target.project.clone(),
+            scratch: Some(store::folder_of(journal)),
+            ..Settings::default()
+        };
         let address = config.address.endpoint();
         let bound = Server::bind(config).await.map_err(|e| {
             let text = format!("starting a host in this process failed: {e}");

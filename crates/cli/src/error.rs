@@ -65,7 +65,11 @@ impl Error {
 
 /// The one shape of an error: `inspan: <text>`, then the next command.
 pub(crate) fn print(text: &str, next: &str) {
+    say(&format!("inspan: {text}\ntry: {next}"));
+}
+
+/// Writes lines to stderr. A closed stderr leaves nobody to tell.
+pub(crate) fn say(lines: &str) {
     use io::Write as _;
-    // A closed stderr leaves nobody to tell.
-    let _ = writeln!(io::stderr().lock(), "inspan: {text}\ntry: {next}");
+    let _ = writeln!(io::stderr().lock(), "{lines}");
 }

@@ -15,7 +15,7 @@ use inspan_host::system::System;
 use inspan_wire::{SessionUid, v1};
 
 use crate::commands::import::unreadable;
-use crate::error::Error;
+use crate::error::{self, Error};
 use crate::store;
 use crate::temp::PrivateDir;
 
@@ -75,7 +75,7 @@ pub(crate) async fn exports(file: &Path) -> Result<Exports, Error> {
         let imported = imported.map_err(|e| Error::new(e.to_string(), format!("inspan verify {}", file.display())))?;
         if !imported.unknown.is_empty() {
             let unknown = imported.unknown.join(", ");
-            eprintln!("note: {} tells nothing of {unknown} for session {uid}", file.display());
+            error::say(&format!("note: {} tells nothing of {unknown} for session {uid}", file.display()));
         }
         let path = dir.path().join(n.to_string());
         let out = File::create(&path).map_err(|e| unreadable(&path, &e))?;

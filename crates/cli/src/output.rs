@@ -82,6 +82,16 @@ impl Out {
     }
 }
 
+impl Drop for Out {
+    /// Whatever comes next on a terminal, an error or a prompt, starts on a line of its own.
+    fn drop(&mut self) {
+        if self.mid_line {
+            // A reader that has gone needs no line end.
+            drop(writeln!(self.sink).and_then(|()| self.sink.flush()));
+        }
+    }
+}
+
 /// Whether escape sequences are welcome: <https://no-color.org> and a terminal that knows them.
 pub(crate) fn colour_wanted() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()) && std::env::var_os("TERM").is_none_or(|t| t != "dumb")

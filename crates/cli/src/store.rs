@@ -16,6 +16,14 @@ pub(crate) fn blobs_beside(journal: &Path) -> PathBuf {
     name.into()
 }
 
+/// The folder that a journal file is in: large imports wait there, on the disk that they end up on.
+pub(crate) fn folder_of(journal: &Path) -> PathBuf {
+    match journal.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
 /// Opens a journal, and creates it when it is not there.
 ///
 /// # Errors

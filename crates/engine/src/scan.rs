@@ -374,7 +374,9 @@ impl Folder {
 impl Scan {
     /// The mark to store with the record just folded, if it starts a turn or the last mark is far.
     pub fn mark(&mut self, before: &Scan, starts: bool) -> Option<TurnMark> {
-        if !starts && self.head - self.mark_seq < MARK_EVERY {
+        // A fork's marker comes without a mark of its own; the record behind it gets the one that is due.
+        let is_fork = self.fork_seq == self.head;
+        if !starts && (is_fork || self.head - self.mark_seq < MARK_EVERY) {
             return None;
         }
         self.mark_seq = self.head;

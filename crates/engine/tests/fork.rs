@@ -2,6 +2,7 @@
 
 mod support;
 
+use inspan_engine::scan::Folder;
 use inspan_engine::{Code, Error, ForkArgs};
 use inspan_wire::parse;
 use inspan_wire::v1::{self, ComputeState, event::Body};
@@ -211,4 +212,20 @@ async fn a_turn_cut_before_its_inputs_can_be_cancelled() {
     w.engine.resume(&child).await.unwrap();
     w.exec(&child, "model b").await.unwrap();
     assert_eq!(w.engine.rerun(&child).await.unwrap().executions, 1);
+}
+
+/// R-LIFE-2: the projections of a fork are those of a fresh fold, also where a mark would be due at its marker.
+#[tokio::test]
+async fn a_fork_in_a_long_turn_folds_as_its_records_do() {
+    let w = World::new();
+    let s = w.create().await;
+    let mut events = vec![start("e1", Some(1), "moves", "1"), input("e1", "model a")];
+    events.extend((0..4094).map(|_| output("e1", "x")));
+    w.plant(&s, events).await;
+    let child = uid(&w.engine.fork(&s, at(0)).await.unwrap()[0]);
+    let mut folder = Folder::default();
+    for record in w.records(&child).await {
+        folder.step(record.seq, &parse::event(&record.event).unwrap());
+    }
+    assert_eq!(w.journal.session(&child).await.unwrap().unwrap().state, folder.state());
 }

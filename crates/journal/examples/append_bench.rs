@@ -3,6 +3,7 @@
 //! `append_bench [folder] [seconds]` appends records of 1 KB from 1, 16, 64 and 256 writers, each to
 //! its own session, and prints records/s and the latency of an append; the first line is a loop of
 //! 4 KiB appends with fdatasync, the limit of one writer.
+#![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "a bench measures time and a disk")]
 
 use std::fs::File;
 use std::io::Write as _;

@@ -100,12 +100,21 @@ pub(crate) fn follows(uid: &SessionUid, mut head: Head, records: &[Record]) -> R
     Ok(head)
 }
 
-/// A turn of an import starts inside the journal that was imported so far.
-pub(crate) fn turn_within(uid: &SessionUid, turn: &TurnMark, first: i64, last: i64) -> Result<(), Error> {
-    if (first..=last).contains(&turn.first_seq) {
-        return Ok(());
+/// The turns of an import's batch start among its records, one after the other.
+pub(crate) fn turns(uid: &SessionUid, turns: &[TurnMark], records: &[Record]) -> Result<(), Error> {
+    let mut after = records.first().map_or(0, |record| record.seq - 1);
+    let last = records.last().map_or(0, |record| record.seq);
+    for turn in turns {
+        if turn.first_seq <= after || turn.first_seq > last {
+            return Err(Error::Invalid(format!(
+                "import of {uid}: a turn starts at {}, outside of {} to {last}",
+                turn.first_seq,
+                after + 1
+            )));
+        }
+        after = turn.first_seq;
     }
-    Err(Error::Invalid(format!("import of {uid}: a turn starts at {}, outside of {first} to {last}", turn.first_seq)))
+    Ok(())
 }
 
 /// A text that is kept under a digest has that digest: a wrong one would be found only by the

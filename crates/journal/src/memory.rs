@@ -240,10 +240,8 @@ impl Journal for Store {
                 break;
             }
             slot.session.head = admit::follows(&uid, slot.session.head, &batch.records)?;
-            for turn in batch.turns {
-                admit::turn_within(&uid, &turn, shared + 1, slot.session.head.seq)?;
-                slot.turns.insert(turn.first_seq, turn);
-            }
+            admit::turns(&uid, &batch.turns, &batch.records)?;
+            slot.turns.extend(batch.turns.into_iter().map(|turn| (turn.first_seq, turn)));
             admit::requests(&batch.requests)?;
             slot.place(&batch.requests, &batch.blobs, &batch.records);
             texts.extend(batch.requests);

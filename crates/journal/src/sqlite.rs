@@ -1,6 +1,7 @@
 //! The default store: one SQLite file in WAL mode, one writer thread, a few readers.
 //!
 //! `writer` owns the only connection that writes and commits what waits together with one fsync;
+//! `checkpoint` moves the log beside it;
 //! `write`, `import` and `sweep` are what happens inside its transactions; `read` runs on connections of
 //! its own and sees committed states only; `wal` looks at the log before SQLite does, because
 //! SQLite silently drops everything behind the first frame that does not hold.
@@ -25,6 +26,7 @@ use schema::Role;
 use write::Prepared;
 use writer::{Start, Writer};
 
+mod checkpoint;
 mod fault;
 #[expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "what lies beside the database is files")]
 mod file;
@@ -119,6 +121,7 @@ impl Store {
         let sql = |e: rusqlite::Error| fault::report(&path, &e);
         let mut conn = schema::connect(&path, vfs.as_deref(), Role::Writer).map_err(sql)?;
         if refuse.is_some() {
+            schema::check_current(&conn, &path)?;
             conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(sql)?;
         } else {
             schema::migrate(&mut conn, &path)?;
@@ -132,7 +135,8 @@ impl Store {
                 Ok(Reader { conn, path: Arc::clone(&shared_path), lineages: Arc::clone(&lineages) })
             })
             .collect::<Result<Vec<_>, Error>>()?;
-        let start = Start { conn, path: path.clone(), clock: Arc::clone(&clock), checkpoint_bytes, refuse };
+        let beside = schema::connect(&path, vfs.as_deref(), Role::Writer).map_err(sql)?;
+        let start = Start { conn, beside, path: path.clone(), clock: Arc::clone(&clock), checkpoint_bytes, refuse };
         let writer = Arc::new(Writer::start(start)?);
         let pins = Arc::new(Pinned::new(blobs, clock));
         Ok(Store {
@@ -203,7 +207,7 @@ impl Journal for Store {
     async fn append(&self, append: Append) -> Result<Appended, Error> {
         let named = append.blobs.clone();
         let prepared = Prepared::new(append)?;
-        let appended = self.writer.call(move |tx| write::append(tx, &prepared)).await?;
+        let appended = self.writer.call_of(prepared.bytes(), move |tx| write::append(tx, &prepared)).await?;
         self.pins.unpin(&named);
         Ok(appended)
     }

@@ -1,5 +1,5 @@
 //! The suite on every store that needs nothing but this machine.
-#![expect(clippy::disallowed_methods, reason = "the tests look at the store's files")]
+#![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "the tests look at files and kill processes")]
 
 use std::path::PathBuf;
 use std::sync::Arc;

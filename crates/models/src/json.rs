@@ -13,6 +13,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
 
+/// Fields that an object may have. Those of the APIs have a few dozen; the bound keeps look-ups by name cheap
+/// whatever a server sends. Arguments of tools are not read into [`Fields`].
+const FIELDS_MAX: usize = 1000;
+
 /// A JSON object: fields in the order in which they came, values as their exact text.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Fields(Vec<(String, Box<RawValue>)>);
@@ -101,6 +105,9 @@ impl<'de> Deserialize<'de> for Fields {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
                 let mut fields = Vec::new();
                 while let Some(entry) = map.next_entry()? {
+                    if fields.len() == FIELDS_MAX {
+                        return Err(serde::de::Error::custom(format_args!("an object has over {FIELDS_MAX} fields")));
+                    }
                     fields.push(entry);
                 }
                 Ok(Fields(fields))
@@ -237,6 +244,13 @@ mod tests {
         fields.set("c", &7);
         assert_eq!(fields.to_text(), r#"{"b":"x","a":{"z":"\u00e9","y":[ 1 ]},"n":null,"c":7}"#);
         assert_eq!(fields.without(&["b", "c"]).to_text(), r#"{"a":{"z":"\u00e9","y":[ 1 ]}}"#);
+    }
+
+    #[test]
+    fn an_object_has_a_bound() {
+        let object = |n: usize| format!("{{{}}}", vec![r#""k":1"#; n].join(","));
+        assert!(Fields::parse(object(1000).as_bytes()).is_ok());
+        assert!(Fields::parse(object(1001).as_bytes()).expect_err("too many").contains("over 1000 fields"));
     }
 
     #[test]

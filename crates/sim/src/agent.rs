@@ -139,8 +139,7 @@ impl Turn<'_> {
     async fn ask(&mut self, text: &str) -> Result<ModelResponse, SinkError> {
         let messages = vec![v1::Message::text("user", text)];
         let request = ModelRequest { model: "m".to_owned(), messages, ..Default::default() };
-        let plant = self.player.world.plant;
-        if plant == Some(Plant::CallsBeforeRecord) {
+        if self.calls_by_itself(Plant::CallsBeforeRecord) {
             drop(self.player.provider.call(&request, &|_| {}).await);
         }
         let answer = self.sink.model(request.clone()).await;
@@ -148,7 +147,7 @@ impl Turn<'_> {
             Ok(response) => {
                 self.effects += 2;
                 self.check_answer(&request, response);
-                if plant == Some(Plant::CallsTwice) {
+                if self.calls_by_itself(Plant::CallsTwice) || self.calls_by_itself(Plant::CallsOnReplay) {
                     drop(self.player.provider.call(&request, &|_| {}).await);
                 }
                 self.last = response.message.clone();
@@ -157,6 +156,13 @@ impl Turn<'_> {
             Err(SinkError::Fatal(_)) => {}
         }
         answer
+    }
+
+    /// Whether this run has that bug, and it shows in this operation.
+    fn calls_by_itself(&self, plant: Plant) -> bool {
+        let world = &self.player.world;
+        let reruns = world.with_op(|op| op.kind == Kind::Rerun).unwrap_or(false);
+        world.plant == Some(plant) && reruns == (plant == Plant::CallsOnReplay)
     }
 
     /// What is served was given by the provider, for this very request.

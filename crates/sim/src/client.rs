@@ -16,7 +16,7 @@ use crate::world::{Kind, Op, World, lock};
 const SESSIONS_MAX: usize = 8;
 
 /// Records beyond which a session gets no new turns: every audit reads all of them.
-const RECORDS_MAX: i64 = 120;
+const RECORDS_MAX: i64 = 180;
 
 /// The project of every session.
 pub(crate) const PROJECT: &str = "p";
@@ -28,7 +28,7 @@ pub(crate) type Outcome = Result<Done, Error>;
 #[derive(Debug)]
 pub(crate) enum Done {
     /// A session.
-    Session(v1::Session),
+    Session(Box<v1::Session>),
     /// The children of a fork.
     Children(Vec<v1::Session>),
     /// Listed uids.
@@ -71,16 +71,16 @@ pub(crate) fn draw(world: &Arc<World>, engine: &Engine, id: TaskId, host: usize)
 pub(crate) fn simple(engine: Engine, kind: Kind, uid: SessionUid) -> Work<Outcome> {
     Box::pin(async move {
         match kind {
-            Kind::Resume => engine.resume(&uid).await.map(Done::Session),
-            Kind::Suspend => engine.suspend(&uid).await.map(Done::Session),
-            Kind::Delete => engine.delete(&uid).await.map(Done::Session),
+            Kind::Resume => engine.resume(&uid).await.map(session),
+            Kind::Suspend => engine.suspend(&uid).await.map(session),
+            Kind::Delete => engine.delete(&uid).await.map(session),
             Kind::Rerun => engine.rerun(&uid).await.map(Done::Rerun),
             Kind::List => list(&engine).await.map(Done::Listed),
             Kind::Drain => {
                 engine.drain().await;
                 Ok(Done::Nothing)
             }
-            _ => engine.create(session_info()).await.map(Done::Session),
+            _ => engine.create(session_info()).await.map(session),
         }
     })
 }
@@ -92,7 +92,11 @@ pub(crate) fn turn(engine: Engine, uid: &SessionUid, text: &str) -> Work<Outcome
 }
 
 fn run_turn(engine: Engine, request: v1::ExecRequest) -> Work<Outcome> {
-    Box::pin(async move { engine.accept(request, PROJECT).await?.run().await.map(Done::Session) })
+    Box::pin(async move { engine.accept(request, PROJECT).await?.run().await.map(session) })
+}
+
+fn session(view: v1::Session) -> Done {
+    Done::Session(Box::new(view))
 }
 
 /// Every uid of the project, page by page.
@@ -203,7 +207,7 @@ fn cancel(world: &World, engine: Engine, uid: SessionUid) -> Work<Outcome> {
         1 => "0000000000000000".to_owned(),
         _ => String::new(),
     };
-    Box::pin(async move { engine.cancel(&uid, &execution_id, "USER").await.map(Done::Session) })
+    Box::pin(async move { engine.cancel(&uid, &execution_id, "USER").await.map(session) })
 }
 
 fn session_info() -> v1::Session {

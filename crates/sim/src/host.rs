@@ -97,6 +97,7 @@ impl Observer for Watcher {
                 self.world.broke(Promise::OneWriter, what);
             }
             *last = record.seq;
+            self.world.with_op(|op| op.shown.push(record.seq));
         }
     }
 

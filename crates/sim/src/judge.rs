@@ -91,6 +91,10 @@ impl Case<'_> {
             }
             _ => {}
         }
+        let (shown, appended) = (&self.op.shown, &self.op.appended);
+        ensure(shown == appended, Promise::NothingVanishes, || {
+            self.say(&format!("it recorded {appended:?} and its watcher was shown {shown:?}"))
+        })?;
         match done {
             Done::Session(view) => self.view(view),
             _ => Ok(()),

@@ -35,3 +35,4 @@ pub use plant::Plant;
 pub use promise::{Failure, Promise, Violation};
 pub use rng::Rng;
 pub use run::{Config, Summary, run, run_with};
+pub use trace::Echo;

@@ -1,5 +1,6 @@
 //! `inspan-sim`: one seed again, or many seeds for a while.
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -31,7 +32,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            println!("{failure}");
+            say(format_args!("{failure}"));
             ExitCode::FAILURE
         }
     }
@@ -40,7 +41,7 @@ fn main() -> ExitCode {
 fn one(args: &Args) -> Result<(), Box<Failure>> {
     let config = Config { steps: args.steps, ..Config::new(args.seed) };
     let summary =
-        if args.trace { run_with(&config, Some(Box::new(|line| println!("{line}"))))? } else { run(&config)? };
+        if args.trace { run_with(&config, Some(Box::new(|line| say(format_args!("{line}")))))? } else { run(&config)? };
     tell(args.seed, &summary);
     Ok(())
 }
@@ -58,15 +59,20 @@ fn many(args: &Args, minutes: u64) -> Result<(), Box<Failure>> {
         run(&Config { steps: args.steps, ..Config::new(seed) })?;
         runs += 1;
     }
-    println!("{runs} runs kept every promise");
+    say(format_args!("{runs} runs kept every promise"));
     Ok(())
 }
 
 fn tell(seed: u64, summary: &Summary) {
     let Summary { operations, records, calls, restarts, overtaken, deviations, trace } = summary;
-    println!("seed {seed} kept every promise: trace {trace:016x}");
-    println!(
+    say(format_args!("seed {seed} kept every promise: trace {trace:016x}"));
+    say(format_args!(
         "  {operations} operations, {records} records, {calls} provider calls, {restarts} restarts, \
          {overtaken} overtaken, {deviations} deviations stopped"
-    );
+    ));
+}
+
+/// Prints a line; a reader who has seen enough, `head` say, is no reason to fail.
+fn say(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stdout(), "{line}");
 }

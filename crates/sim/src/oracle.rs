@@ -315,8 +315,9 @@ impl Oracle {
         Ok((uid, seq))
     }
 
-    /// Everything that is stored is what was committed, and nothing else (promises 1, 5 and 6).
-    pub(crate) fn audit(&self, uid: &SessionUid, stored: &Stored) -> Verdict {
+    /// Everything that is stored is what was committed, and nothing else (promises 1, 5 and 6). `anew` also chains
+    /// and folds it from its first record on: what every commit has done once already.
+    pub(crate) fn audit(&self, uid: &SessionUid, stored: &Stored, anew: bool) -> Verdict {
         let Some(mirror) = self.mirror(uid) else { return Ok(()) };
         let Some(session) = &stored.session else {
             return ensure(mirror.deleted, Promise::RecordBeforeEffect, || format!("{} is gone", short(uid)));
@@ -327,8 +328,10 @@ impl Oracle {
             Err(e) => return Err(Violation::of(Promise::CheckedByStrangers, format!("{}: {e}", short(uid)))),
         };
         let mut fresh = Mirror::empty();
-        for record in records {
-            fresh.take(uid, record)?;
+        if anew || *records != mirror.records {
+            for record in records {
+                fresh.take(uid, record)?;
+            }
         }
         ensure(records.len() >= mirror.records.len(), Promise::RecordBeforeEffect, || {
             format!("{}: {} records were acknowledged, {} are left", short(uid), mirror.records.len(), records.len())
@@ -338,11 +341,12 @@ impl Oracle {
         })?;
         let head = (session.head.seq, session.head.hash);
         let last = records.last().map(|r| r.content_hash);
-        ensure(head == (fresh.head(), last), Promise::CheckedByStrangers, || format!("{}: another head", short(uid)))?;
+        ensure(head == (mirror.head(), last), Promise::CheckedByStrangers, || format!("{}: another head", short(uid)))?;
         let own = &records[usize::try_from(mirror.own_from - 1).unwrap_or_default().min(records.len())..];
         let rising = own.is_sorted_by_key(|r| r.fence) && own.last().is_none_or(|r| r.fence <= session.fence);
         ensure(rising, Promise::OneWriter, || format!("{}: fences fall along the journal", short(uid)))?;
-        fresh.folds_to(uid, session)
+        ensure(session.fence == mirror.fence, Promise::OneWriter, || format!("{}: another fence", short(uid)))?;
+        if anew { fresh.folds_to(uid, session) } else { mirror.folds_to(uid, session) }
     }
 }
 

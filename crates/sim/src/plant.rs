@@ -27,21 +27,24 @@ pub enum Plant {
     WritesAndRefuses,
     /// The provider is asked before the call is on record.
     CallsBeforeRecord,
-    /// The provider is asked again for a call that has its completion, on re-runs too.
+    /// The provider is asked again for a call that has its completion.
     CallsTwice,
+    /// The provider is asked on a re-run.
+    CallsOnReplay,
     /// A harness that departs from its recording is served an invention.
     GuessesOnDivergence,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Plant; 7] = [
+    pub const ALL: [Plant; 8] = [
         Plant::LosesAppends,
         Plant::RepeatsRecords,
         Plant::AcceptsStaleFences,
         Plant::WritesAndRefuses,
         Plant::CallsBeforeRecord,
         Plant::CallsTwice,
+        Plant::CallsOnReplay,
         Plant::GuessesOnDivergence,
     ];
 }

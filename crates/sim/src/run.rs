@@ -70,7 +70,7 @@ pub fn run(config: &Config) -> Result<Summary, Box<Failure>> {
 ///
 /// # Errors
 /// The first promise that was broken.
-pub fn run_with(config: &Config, echo: Option<Box<dyn FnMut(&str) + Send>>) -> Result<Summary, Box<Failure>> {
+pub fn run_with(config: &Config, echo: Option<Echo>) -> Result<Summary, Box<Failure>> {
     let mut sim = Sim::new(config, echo);
     let _ = sim.go(config.steps);
     match sim.world.broken() {
@@ -176,9 +176,10 @@ impl Sim {
         if let Some(planted) = &self.planted {
             planted.crash();
         }
+        lock(&self.world.drained).remove(&at);
         self.hosts[at] = Host::start(&self.world, &self.journal, &self.calls);
         self.seen.restarts += 1;
-        self.audit_all();
+        self.audit_all(false);
     }
 
     /// One step: something is asked, or something moves, or time does.
@@ -212,16 +213,24 @@ impl Sim {
             return Ok(self.world.jump());
         }
         let id = *self.world.rng().pick(&ready);
+        self.poll(id)?;
+        Ok(true)
+    }
+
+    /// Moves one task to its next scheduling point; gives what it ended with.
+    fn poll(&mut self, id: TaskId) -> Result<Option<Outcome>, Over> {
         self.world.set_current(Some(id));
         let moved = catch_unwind(AssertUnwindSafe(|| self.tasks.poll(id)));
         self.world.set_current(None);
-        match moved {
-            Ok(None) => {}
-            Ok(Some(outcome)) => drop(self.ended(id, &outcome)),
-            Err(_) => self.world.broke(Promise::NoPanic, format!("operation {id} panicked")),
+        let ended = moved.unwrap_or_else(|_| {
+            self.world.broke(Promise::NoPanic, format!("operation {id} panicked"));
+            None
+        });
+        if let Some(outcome) = &ended {
+            self.ended(id, outcome);
         }
         self.check()?;
-        Ok(true)
+        Ok(ended)
     }
 
     /// A client asks for something, on a host that moves.
@@ -252,19 +261,9 @@ impl Sim {
         let id = self.launch(asked);
         loop {
             self.step += 1;
-            self.world.set_current(Some(id));
-            let moved = catch_unwind(AssertUnwindSafe(|| self.tasks.poll(id)));
-            self.world.set_current(None);
-            match moved {
-                Ok(Some(outcome)) => {
-                    self.ended(id, &outcome);
-                    self.check()?;
-                    return Ok(outcome);
-                }
-                Ok(None) => {}
-                Err(_) => self.world.broke(Promise::NoPanic, format!("operation {id} panicked")),
+            if let Some(outcome) = self.poll(id)? {
+                return Ok(outcome);
             }
-            self.check()?;
             let stuck = self.tasks.ready(|_| true).is_empty() && !self.world.jump();
             if stuck {
                 self.world.broke(Promise::NothingVanishes, format!("operation {id} waits for nothing"));
@@ -292,25 +291,26 @@ impl Sim {
             self.drained(op.host);
         }
         if let Some(uid) = &op.session {
-            self.audit(uid);
+            self.audit(uid, false);
         }
     }
 
     /// Nothing runs on a drained host any more; it restarts in a while.
     fn drained(&mut self, at: usize) {
+        lock(&self.world.drained).insert(at);
         self.hosts[at].restarts_in = Some(1 + self.world.rng().below(20));
     }
 
     /// Compares what is stored of a session with what was committed.
-    pub(crate) fn audit(&self, uid: &SessionUid) {
+    fn audit(&self, uid: &SessionUid, anew: bool) {
         let stored = self.stored(uid);
-        self.world.judge(lock(&self.world.oracle).audit(uid, &stored));
+        self.world.judge(lock(&self.world.oracle).audit(uid, &stored, anew));
     }
 
-    /// Compares everything.
-    pub(crate) fn audit_all(&self) {
+    /// Compares everything; `anew` also chains and folds everything from its first record on.
+    pub(crate) fn audit_all(&self, anew: bool) {
         let uids: Vec<SessionUid> = lock(&self.world.oracle).all().map(|(uid, _)| uid.clone()).collect();
-        uids.iter().for_each(|uid| self.audit(uid));
+        uids.iter().for_each(|uid| self.audit(uid, anew));
     }
 
     /// What is stored now; the store itself never waits.

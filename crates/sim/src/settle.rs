@@ -4,7 +4,7 @@ use futures_util::FutureExt as _;
 use inspan_engine::Error;
 use inspan_journal::Error as Store;
 use inspan_wire::SessionUid;
-use inspan_wire::v1::event::Body;
+use inspan_wire::v1::{self, event::Body};
 
 use crate::client::{self, Asked, Done, Outcome};
 use crate::oracle::short;
@@ -41,17 +41,16 @@ impl Sim {
             self.bring_home(uid)?;
         }
         self.check_list(live)?;
-        self.audit_all();
+        self.audit_all(true);
         self.check()
     }
 
     fn alone(&mut self, kind: Kind, uid: &SessionUid) -> Result<Outcome, Over> {
         let engine = self.hosts[0].engine.clone();
         let session = Some(uid.clone()).filter(|_| kind != Kind::List);
-        self.run_alone(|id| {
-            let mut op = Op::new(id, 0, kind, session);
-            op.completed_before = 0;
-            Asked { op, work: client::simple(engine, kind, uid.clone()) }
+        self.run_alone(|id| Asked {
+            op: Op::new(id, 0, kind, session),
+            work: client::simple(engine, kind, uid.clone()),
         })
     }
 
@@ -65,8 +64,22 @@ impl Sim {
             work: client::turn(engine, uid, "past;model goodbye"),
         })?;
         self.succeeded(uid, "a last turn", &outcome)?;
+        if let Ok(Done::Session(view)) = &outcome {
+            self.is_at_rest(uid, view)?;
+        }
         self.must(Kind::Rerun, uid)?;
         self.payloads(uid)
+    }
+
+    /// What callers are told agrees with the journal (R-LIFE-5).
+    fn is_at_rest(&self, uid: &SessionUid, view: &v1::Session) -> Result<(), Over> {
+        let head = lock(&self.world.oracle).mirror(uid).map_or(0, |m| m.head());
+        let told = (view.last_seq, view.exec_state(), view.compute_state());
+        if told != (head, v1::ExecState::ExecCompleted, v1::ComputeState::ComputeLive) {
+            let what = format!("{}: a complete turn ends at {head}, callers are told {told:?}", short(uid));
+            self.world.broke(Promise::NothingVanishes, what);
+        }
+        self.check()
     }
 
     fn finish(&mut self, uid: &SessionUid) -> Result<(), Over> {

@@ -75,6 +75,9 @@ impl SimStore {
                     op.appended.extend(append.records.iter().map(|r| r.seq));
                 });
                 let Some(op) = self.world.op() else { return };
+                if lock(&self.world.drained).contains(&op.host) {
+                    self.world.broke(Promise::HonestRefusal, format!("op {} goes on on a drained host", op.id));
+                }
                 let mut oracle = lock(&self.world.oracle);
                 self.world.judge(oracle.committed(&op, append, *appended, &stored));
             }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 pub(crate) const TAIL_LINES: usize = 40;
 
 /// Where lines go while a run goes on.
-pub(crate) type Echo = Box<dyn FnMut(&str) + Send>;
+pub type Echo = Box<dyn FnMut(&str) + Send>;
 
 /// The trace of one run.
 pub(crate) struct Trace {

@@ -69,6 +69,8 @@ pub(crate) struct Op {
     pub(crate) completed_before: i64,
     /// Records that it committed.
     pub(crate) appended: Vec<i64>,
+    /// Records that its host's watcher was shown.
+    pub(crate) shown: Vec<i64>,
     /// The fence that it writes under.
     pub(crate) fence: Option<i64>,
     /// Children that it made.
@@ -95,6 +97,7 @@ impl Op {
             children_wanted: 0,
             completed_before: 0,
             appended: Vec::new(),
+            shown: Vec::new(),
             fence: None,
             children: Vec::new(),
             execution_id: String::new(),
@@ -116,6 +119,8 @@ pub(crate) struct World {
     pub(crate) answers: Mutex<BTreeMap<String, String>>,
     /// How often each flaky move has failed.
     pub(crate) flaked: Mutex<BTreeMap<(String, usize), u32>>,
+    /// Hosts on which nothing may run any more.
+    pub(crate) drained: Mutex<BTreeSet<usize>>,
     rng: Mutex<Rng>,
     clock: Mutex<Hand>,
     trace: Mutex<Trace>,
@@ -140,6 +145,7 @@ impl World {
             oracle: Mutex::default(),
             answers: Mutex::default(),
             flaked: Mutex::default(),
+            drained: Mutex::default(),
             rng: Mutex::new(rng),
             clock: Mutex::new(Hand { now_ns: 1_700_000_000_000_000_000, next: 0, sleepers: BTreeMap::new() }),
             trace: Mutex::new(Trace::new(echo)),

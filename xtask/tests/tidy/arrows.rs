@@ -20,7 +20,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("inspan", &["inspan-host", "inspan-harness", "inspan-wire"]),
     ("inspan-testkit", &["inspan-harness", "inspan-wire"]),
-    ("inspan-sim", &["inspan-engine", "inspan-harness", "inspan-journal", "inspan-wire"]),
+    ("inspan-sim", &["inspan-wire", "inspan-journal", "inspan-harness", "inspan-engine"]),
     ("xtask", &[]),
     ("inspan-gen", &[]),
     ("inspan-bench", &["inspan-wire", "inspan-journal", "inspan-host"]),

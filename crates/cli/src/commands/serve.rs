@@ -105,7 +105,11 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
     let mut config = Config::new(args.addr, journal, Arc::new(catalog));
     config.insecure = args.insecure;
     config.allowed_hosts = args.allowed_hosts;
-    config.settings = Settings { default_project: args.project.clone(), ..Settings::default() };
+    config.settings = Settings {
+        default_project: args.project.clone(),
+        scratch: Some(store::folder_of(&args.journal)),
+        ..Settings::default()
+    };
     let bound = Server::bind(config).await.map_err(|e| bind_error(&e))?;
     let shutdown = shutdown().map_err(|e| Error::new(format!("listening for signals failed: {e}"), HELP))?;
     tracing::info!(

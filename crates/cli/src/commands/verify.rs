@@ -5,9 +5,9 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use inspan_host::journal::Head;
 use inspan_host::journal::sqlite::Store;
 use inspan_host::journal::verify::{self as check, Report};
-use inspan_host::journal::{Head, Journal};
 use inspan_wire::{SessionUid, inspan_v1, json, v1};
 
 use crate::client::{Client, Target};
@@ -251,29 +251,51 @@ async fn of_journal(args: &Args) -> Result<(), Error> {
             let text = "--expect-head is the head of one session: name it with --session";
             return Err(Error::usage(text, args.target.command("list", "")));
         }
-        return every_session(&mut out, opened.as_ref(), journal).await;
+        let checked = every_session(&mut out, &opened, journal).await;
+        return opened.conclude(checked);
     }
     let uid = SessionUid::from(args.session.as_str());
-    let report = check::session(opened.as_ref(), &uid, head_of(args.expect_head)).await;
+    let report = check::session(opened.store.as_ref(), &uid, head_of(args.expect_head)).await;
     let report = report.map_err(|e| Error::new(e.to_string(), args.target.command("list", "")))?;
-    Verdict::of(&uid, &report).tell(&mut out, args.target.command("replay", &args.session))
+    let checked = Verdict::of(&uid, &report).tell(&mut out, args.target.command("replay", &args.session));
+    opened.conclude(checked)
+}
+
+/// An opened journal, and why it could only be opened for reading.
+struct Opened {
+    store: Arc<Store>,
+    damage: Option<String>,
 }
 
 /// Opens the journal; one whose log is damaged is opened for reading only, which is said.
-fn open(out: &mut Out, journal: &Path, blobs: &Path) -> Result<Arc<Store>, Error> {
+fn open(out: &mut Out, journal: &Path, blobs: &Path) -> Result<Opened, Error> {
     let refused = match store::open(journal, blobs) {
-        Ok(store) => return Ok(store),
+        Ok(store) => return Ok(Opened { store, damage: None }),
         Err(refused) => refused,
     };
-    let Ok(opened) = store::open_damaged(journal, blobs) else { return Err(refused) };
+    let Ok(store) = store::open_damaged(journal, blobs) else { return Err(refused) };
+    let damage = refused.text().to_owned();
     if out.dress() != Dress::Json {
-        out.line(format!("the journal is damaged and was opened for reading only: {}", refused.text()))?;
+        out.line(format!("the journal is damaged and was opened for reading only: {damage}"))?;
     }
-    Ok(opened)
+    Ok(Opened { store, damage: Some(damage) })
 }
 
-async fn every_session(out: &mut Out, opened: &dyn Journal, journal: &Path) -> Result<(), Error> {
-    let mut tally = Tally::default();
+impl Opened {
+    /// What is left may hold; what the damage took is still missing.
+    fn conclude(self, checked: Result<(), Error>) -> Result<(), Error> {
+        match self.damage {
+            Some(damage) if checked.is_ok() => Err(Error::new(damage, RESTORE)),
+            _ => checked,
+        }
+    }
+}
+
+/// The first step before anything else is tried, and where the rest is written.
+const RESTORE: &str = "cp -a JOURNAL* ELSEWHERE, then restore a backup as docs/operating.md says";
+
+async fn every_session(out: &mut Out, opened: &Opened, journal: &Path) -> Result<(), Error> {
+    let mut tally = Tally { is_rest: opened.damage.is_some(), ..Tally::default() };
     let mut told = Ok(());
     let checked = {
         let progress = Progress::start("records verified");
@@ -283,7 +305,7 @@ async fn every_session(out: &mut Out, opened: &dyn Journal, journal: &Path) -> R
                 told = tally.add(out, uid, report);
             }
         };
-        check::store(opened, &mut found).await
+        check::store(opened.store.as_ref(), &mut found).await
     };
     told?;
     checked.map_err(|e| Error::new(e.to_string(), format!("ls -l {}", journal.display())))?;
@@ -296,6 +318,8 @@ struct Tally {
     sessions: i64,
     records: i64,
     faults: Vec<String>,
+    /// Whether these are only what a damage left.
+    is_rest: bool,
 }
 
 impl Tally {
@@ -315,7 +339,11 @@ impl Tally {
     fn tell(self, out: &mut Out, file: &Path) -> Result<(), Error> {
         let sums = format!("journal {} sessions={} records={}", file.display(), self.sessions, self.records);
         if out.dress() != Dress::Json {
-            let verdict = if self.faults.is_empty() { "everything holds" } else { "not everything holds" };
+            let verdict = match (self.faults.is_empty(), self.is_rest) {
+                (true, false) => "everything holds",
+                (true, true) => "everything that is left holds",
+                (false, _) => "not everything holds",
+            };
             out.line(format!("{sums}: {verdict}"))?;
         }
         match self.faults.first() {

@@ -17,7 +17,7 @@ fn the_demo_loses_nothing_and_repeats_one_call_once() {
     assert_eq!(facts["verify_fault"], "", "{facts}");
     let kinds: Vec<_> = facts["kinds"].as_array().expect("kinds").iter().filter_map(|k| k.as_str()).collect();
     assert_eq!(kinds.iter().filter(|k| **k == "EVENT_MODEL_CALL").count(), 2, "{facts}");
-    assert_eq!(kinds.last(), Some(&"EVENT_LIFECYCLE"), "{facts}");
+    assert_eq!(kinds.last(), Some(&"LIFECYCLE_RESUME"), "{facts}");
 
     // What it leaves is a journal like any other.
     let session = facts["session"].as_str().expect("a uid");
@@ -32,7 +32,9 @@ fn the_demo_loses_nothing_and_repeats_one_call_once() {
 fn the_demo_tells_its_story_in_a_screenful() {
     let mut shell = Shell::new();
     let story = shell.stdout("inspan demo --dir demo");
-    for part in ["kill -9", "8 of 8 records", "8 MODEL_CALL - x kill -9", "9 OUTPUT - 10 END", "Try next"] {
+    for part in
+        ["kill -9", "8 of 8 records", "8 MODEL_CALL - x kill -9", "'-> 9 OUTPUT - 10 END - 11 RESUME", "Try next"]
+    {
         assert!(story.contains(part), "{part}: {story}");
     }
     assert!(story.lines().count() <= 40, "{story}");

@@ -168,3 +168,59 @@ fn what_is_no_export_is_told_so() {
         assert!(said(&output).starts_with("inspan: reading missing failed: "), "{verb}: {}", said(&output));
     }
 }
+
+/// Writes a journal as earlier hosts kept it: one table of events, hashes as hex.
+fn write_foreign(shell: &Shell, uid: &str, last_text: &str) {
+    let ours = rusqlite::Connection::open(shell.file("agentsessions.db")).expect("our journal");
+    let theirs = rusqlite::Connection::open(shell.file("earlier.db")).expect("a new file");
+    theirs
+        .execute_batch("CREATE TABLE events (session TEXT, seq INTEGER, prev_hash TEXT, hash TEXT, event BLOB)")
+        .expect("the table is made");
+    let mut records = ours
+        .prepare("SELECT seq, lower(hex(coalesce(prev_hash, ''))), lower(hex(content_hash)), event FROM records ORDER BY seq")
+        .expect("our records");
+    let rows = records.query_map([], |row| {
+        Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, row.get::<_, String>(2)?, row.get::<_, Vec<u8>>(3)?))
+    });
+    for row in rows.expect("our records") {
+        let (seq, prev, hash, event) = row.expect("a record");
+        let event = String::from_utf8(event).expect("JSON").replace("and again", last_text);
+        theirs
+            .execute("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5)", (uid, seq, prev, hash, event))
+            .expect("the record is written");
+    }
+}
+
+#[test]
+fn a_journal_of_an_earlier_host_is_imported() {
+    let (mut shell, uid) = exported();
+    write_foreign(&shell, &uid, "and again");
+    let told = shell.stdout("inspan verify earlier.db");
+    assert!(told.ends_with("journal earlier.db sessions=1 records=10: everything holds\n"), "{told}");
+    let output = shell.run("inspan import --journal other.db earlier.db");
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("session {uid} imported last_seq=10\n"));
+    assert!(said(&output).starts_with("note: earlier.db tells nothing of "), "{}", said(&output));
+    shell.check(
+        "
+$ inspan rerun --journal other.db --session sess-A
+output echo:hello
+output echo:and again
+session sess-A rerun executions=2 effects=4 outputs=2
+",
+    );
+}
+
+#[test]
+fn a_damaged_journal_of_an_earlier_host_is_refused() {
+    let (mut shell, uid) = exported();
+    write_foreign(&shell, &uid, "and never");
+    let output = shell.run("inspan verify earlier.db");
+    assert_eq!(output.status.code(), Some(1));
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.contains(": stops at seq 7: ") && told.contains("not everything holds"), "{told}");
+    let output = shell.run("inspan import --journal other.db earlier.db");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains("does not hold"), "{}", said(&output));
+    assert_eq!(shell.stdout("inspan list --journal other.db"), "");
+}

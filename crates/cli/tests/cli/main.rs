@@ -5,6 +5,7 @@ mod demo;
 mod embedded;
 mod files;
 mod json;
+mod providers;
 mod recovery;
 mod reference;
 mod served;

@@ -58,3 +58,33 @@ session sess-A rerun executions=1 effects=2 outputs=1
     let calls = std::fs::read_to_string(shell.file("calls.log")).expect("the model's log");
     assert_eq!(calls.lines().count(), 2, "{calls}");
 }
+
+/// A log that went bad in the middle: opening it would drop what was acknowledged, so only verification does.
+#[test]
+fn a_damaged_log_is_read_by_verify_alone() {
+    let mut shell = Shell::new();
+    shell.stdout("inspan exec --input safe");
+    shell.serve(&[]);
+    for text in ["one", "two"] {
+        shell.stdout(&format!("inspan exec --server ADDR --input {text}"));
+    }
+    shell.kill_host();
+    let log = shell.file("agentsessions.db-wal");
+    let mut bytes = std::fs::read(&log).expect("the log of a killed host");
+    let in_first_frame = 32 + 24 + 100;
+    bytes[in_first_frame] ^= 1;
+    std::fs::write(&log, &bytes).expect("the log is damaged");
+
+    let output = shell.run("inspan list");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said.contains("agentsessions.db-wal is damaged: frame 1 "), "{said}");
+    assert!(said.ends_with("try: inspan verify --journal agentsessions.db\n"), "{said}");
+
+    let output = shell.run("inspan verify");
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(told.starts_with("the journal is damaged and was opened for reading only: "), "{told}");
+    assert!(told.contains("journal agentsessions.db sessions=1 records=5: everything that is left holds"), "{told}");
+    assert_eq!(output.status.code(), Some(1), "what is lost is not nothing");
+    assert_eq!(std::fs::read(&log).expect("the log"), bytes, "verification changes nothing");
+}

@@ -46,7 +46,13 @@ impl Shell {
     /// Starts a host in the folder that listens at `address`.
     pub(crate) fn serve_at(&mut self, address: &str, flags: &[&str]) {
         assert!(self.host.is_none(), "one host at a time");
-        self.host = Some(Host::start(self.dir.path(), address, flags));
+        self.host = Some(Host::start(self.dir.path(), address, flags, &[]));
+    }
+
+    /// Starts a host in the folder with variables in its environment.
+    pub(crate) fn serve_with(&mut self, flags: &[&str], env: &[(&str, &str)]) {
+        assert!(self.host.is_none(), "one host at a time");
+        self.host = Some(Host::start(self.dir.path(), "127.0.0.1:0", flags, env));
     }
 
     /// Where the host listens.
@@ -160,8 +166,13 @@ pub(crate) struct Host {
 
 impl Host {
     /// Starts one in `dir` and waits until it listens.
-    pub(crate) fn start(dir: &Path, address: &str, flags: &[&str]) -> Host {
-        let mut child = Command::new(INSPAN)
+    pub(crate) fn start(dir: &Path, address: &str, flags: &[&str], env: &[(&str, &str)]) -> Host {
+        let mut command = Command::new(INSPAN);
+        for key in ["MODEL_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY"] {
+            command.env_remove(key);
+        }
+        let mut child = command
+            .envs(env.iter().copied())
             .args(["serve", "--addr", address])
             .args(flags)
             .current_dir(dir)

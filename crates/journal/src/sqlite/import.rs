@@ -17,8 +17,6 @@ pub(super) struct Running {
     writer: Arc<Writer>,
     session: Session,
     key: i64,
-    /// The last seq that belongs to the parent.
-    shared: i64,
     finished: bool,
 }
 
@@ -29,22 +27,23 @@ impl Running {
         let (key, hash) = writer.call(move |tx| begin(tx, &begun)).await?;
         let shared = session.parent.as_ref().map_or(0, |(_, seq)| *seq);
         session.head = Head { seq: shared, hash };
-        Ok(Running { writer, session, key, shared, finished: false })
+        Ok(Running { writer, session, key, finished: false })
     }
 
     /// Writes one batch.
     pub(super) async fn batch(&mut self, batch: ImportBatch) -> Result<(), Error> {
         let uid = &self.session.uid;
         let head = admit::follows(uid, self.session.head, &batch.records)?;
-        batch.turns.iter().try_for_each(|turn| admit::turn_within(uid, turn, self.shared + 1, head.seq))?;
+        admit::turns(uid, &batch.turns, &batch.records)?;
         admit::requests(&batch.requests)?;
         let texts = batch.records.iter().map(|r| (r.seq, &r.event[..]));
         let requests: Vec<Kept> = batch.requests.iter().filter_map(|r| Kept::new(r, texts.clone())).collect();
         let blobs = write::places(&batch.blobs, texts);
         let ImportBatch { records, turns, state, .. } = batch;
         let key = self.key;
+        let bytes = records.iter().map(|record| record.event.len()).sum();
         self.writer
-            .call(move |tx| {
+            .call_of(bytes, move |tx| {
                 records.iter().try_for_each(|record| insert(tx.conn, key, record))?;
                 turns.iter().try_for_each(|turn| write::insert_turn(tx.conn, key, turn))?;
                 requests.iter().try_for_each(|kept| requests::keep(tx.conn, key, kept))?;

@@ -92,6 +92,22 @@ fn migrate_with(conn: &mut Connection, path: &Path, migrations: &[&str]) -> Resu
     Ok(())
 }
 
+/// Refuses a file of any other version: for a store that must not be changed.
+///
+/// # Errors
+/// [`Error::Io`].
+pub(super) fn check_current(conn: &Connection, path: &Path) -> Result<(), Error> {
+    let known = i64::try_from(MIGRATIONS.len()).expect("a handful");
+    match version(conn).map_err(|e| fault::report(path, &e))? {
+        Version::Schema(number) if number == known => Ok(()),
+        Version::Schema(number) => Err(Error::Io(format!(
+            "{} has schema {number} and this inspan reads {known}: use the version that wrote it",
+            path.display()
+        ))),
+        Version::Empty | Version::Foreign => Err(Error::Io(format!("{} holds no journal", path.display()))),
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Version {
     /// A new file.

@@ -41,6 +41,11 @@ impl Prepared {
         let blobs = places(&append.blobs, texts);
         Ok(Prepared { append, requests, blobs })
     }
+
+    /// About how much it writes.
+    pub(super) fn bytes(&self) -> usize {
+        self.append.records.iter().map(|record| record.event.len()).sum()
+    }
 }
 
 /// Which record carries which blob.

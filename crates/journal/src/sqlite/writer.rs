@@ -16,12 +16,16 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot};
 
+use super::checkpoint::{self, Checkpointer};
 use super::fault::{self, Kind, Stop};
 use super::sweep;
 use crate::{Clock, Error, Head};
 
 /// Calls that share a transaction at most: more would make the first of them wait too long.
 const BATCH_CALLS_MAX: usize = 512;
+
+/// Bytes that share a transaction, give or take one call: more would not fit the page cache.
+const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Calls that may wait; behind that, callers wait before they queue.
 const WAITING_CALLS_MAX: usize = 4096;
@@ -85,12 +89,15 @@ impl Tx<'_> {
 /// A call that waits for a batch. It may be applied twice: after a rollback, alone.
 trait Call: Send {
     fn apply(&mut self, tx: &mut Tx<'_>) -> Result<(), rusqlite::Error>;
+    /// About how many bytes it writes.
+    fn bytes(&self) -> usize;
     /// Answers: what was applied, or the failure of the whole batch.
     fn finish(self: Box<Self>, batch: Result<(), Error>);
 }
 
 struct Pending<T, F> {
     run: F,
+    bytes: usize,
     outcome: Option<Result<T, Error>>,
     answer: oneshot::Sender<Result<T, Error>>,
 }
@@ -103,6 +110,10 @@ impl<T: Send, F: FnMut(&mut Tx<'_>) -> Result<T, Stop> + Send> Call for Pending<
             Err(Stop::Sql(e)) => return Err(e),
         });
         Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
     }
 
     fn finish(self: Box<Self>, batch: Result<(), Error>) {
@@ -128,6 +139,8 @@ pub(super) struct Writer {
 /// What the thread starts with.
 pub(super) struct Start {
     pub(super) conn: Connection,
+    /// For checkpoints.
+    pub(super) beside: Connection,
     pub(super) path: PathBuf,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) checkpoint_bytes: u64,
@@ -146,15 +159,24 @@ impl Writer {
         Ok(Writer { queue: Some(queue), thread: Some(thread) })
     }
 
-    /// Runs `run` in the next batch and returns once it is durable.
+    /// Runs `run`, which writes little, in the next batch and returns once it is durable.
     ///
     /// A caller that goes away does not stop a call that has been queued.
     pub(super) async fn call<T: Send + 'static>(
         &self,
         run: impl FnMut(&mut Tx<'_>) -> Result<T, Stop> + Send + 'static,
     ) -> Result<T, Error> {
+        self.call_of(0, run).await
+    }
+
+    /// As [`Writer::call`], for a `run` that writes about `bytes`.
+    pub(super) async fn call_of<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        run: impl FnMut(&mut Tx<'_>) -> Result<T, Stop> + Send + 'static,
+    ) -> Result<T, Error> {
         let (answer, wait) = oneshot::channel();
-        let call = Pending { run, outcome: None, answer };
+        let call = Pending { run, bytes, outcome: None, answer };
         self.queue().send(Message::Call(Box::new(call))).await.map_err(|_| stopped())?;
         wait.await.map_err(|_| stopped())?
     }
@@ -162,7 +184,7 @@ impl Writer {
     /// Queues `run` without waiting for it; for destructors. Nothing happens when the queue is
     /// full.
     pub(super) fn call_detached(&self, run: impl FnMut(&mut Tx<'_>) -> Result<(), Stop> + Send + 'static) {
-        let call = Pending { run, outcome: None, answer: oneshot::channel().0 };
+        let call = Pending { run, bytes: 0, outcome: None, answer: oneshot::channel().0 };
         // What is left behind then is removed when the store is opened again.
         let _ = self.queue().try_send(Message::Call(Box::new(call)));
     }
@@ -193,7 +215,17 @@ fn stopped() -> Error {
     Error::Failed("the writer thread stopped".to_owned())
 }
 
+/// What the thread does next.
+enum Next {
+    Message(Message),
+    /// A step of the sweep.
+    Step,
+    Closed,
+}
+
 struct Thread {
+    // Dropped before `conn`: the last connection to close empties the log.
+    checkpointer: Checkpointer,
     conn: Connection,
     path: PathBuf,
     clock: Arc<dyn Clock>,
@@ -202,6 +234,10 @@ struct Thread {
     /// Pages in the log after the last commit.
     log_pages: Arc<AtomicI32>,
     checkpoint_pages: i32,
+    /// The length of the log at which a checkpoint is tried next.
+    next_checkpoint: i32,
+    /// A checkpoint was begun beside the writer; its rest is still to be moved here.
+    moved_beside: bool,
     /// Set for ever by the first write whose outcome is unknown.
     refuse: Option<String>,
     /// Whether a deleted session may still hold records.
@@ -212,7 +248,7 @@ struct Thread {
 
 impl Thread {
     fn new(start: Start) -> Result<Thread, Error> {
-        let Start { mut conn, path, clock, checkpoint_bytes, refuse } = start;
+        let Start { mut conn, beside, path, clock, checkpoint_bytes, refuse } = start;
         let log_pages = Arc::new(AtomicI32::new(0));
         let pages = Arc::clone(&log_pages);
         let sql = |e: rusqlite::Error| fault::report(&path, &e);
@@ -224,8 +260,12 @@ impl Thread {
         let page_bytes: u32 = conn.pragma_query_value(None, "page_size", |row| row.get(0)).map_err(sql)?;
         let last_ns = last_time(&conn).map_err(sql)?;
         let trash = refuse.is_none() && sweep::pending(&conn).map_err(sql)?;
+        let checkpoint_pages = i32::try_from(checkpoint_bytes / u64::from(page_bytes)).unwrap_or(i32::MAX).max(1);
         Ok(Thread {
-            checkpoint_pages: i32::try_from(checkpoint_bytes / u64::from(page_bytes)).unwrap_or(i32::MAX).max(1),
+            checkpoint_pages,
+            next_checkpoint: checkpoint_pages,
+            checkpointer: Checkpointer::start(beside)?,
+            moved_beside: false,
             conn,
             path,
             clock,
@@ -240,54 +280,68 @@ impl Thread {
     }
 
     fn run(&mut self, mut queue: mpsc::Receiver<Message>) {
-        let mut calls = Vec::with_capacity(BATCH_CALLS_MAX);
         loop {
-            let sweeping = self.trash && self.refuse.is_none();
-            let first = if sweeping && self.batches_since_step < BATCHES_PER_STEP {
-                match queue.try_recv() {
-                    Ok(message) => Some(message),
-                    Err(mpsc::error::TryRecvError::Empty) => None,
-                    Err(mpsc::error::TryRecvError::Disconnected) => break,
+            match self.next(&mut queue) {
+                Next::Message(first) => {
+                    let calls = self.collect(first, &mut queue);
+                    if !calls.is_empty() {
+                        self.batches_since_step += 1;
+                        self.batch(calls);
+                        self.checkpoint();
+                    }
+                    self.answer_swept();
                 }
-            } else if sweeping {
-                None
-            } else {
-                match queue.blocking_recv() {
-                    Some(message) => Some(message),
-                    None => break,
-                }
-            };
-            let Some(first) = first else {
-                self.step();
-                continue;
-            };
-            self.accept(first, &mut calls);
-            while calls.len() < BATCH_CALLS_MAX {
-                let Ok(message) = queue.try_recv() else { break };
-                self.accept(message, &mut calls);
+                Next::Step => self.step(),
+                Next::Closed => break,
             }
-            if !calls.is_empty() {
-                self.batches_since_step += 1;
-                self.batch(std::mem::take(&mut calls));
-                self.checkpoint();
-            }
-            self.answer_swept();
         }
         if self.refuse.is_some() {
-            // Leave the files as they are: the next open recovers from what is really there.
+            // Leave the files as they are: the next open recovers from what is really there. Failing to
+            // say so changes nothing that was acknowledged.
             let _ = self.conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
         }
     }
 
-    fn accept(&mut self, message: Message, calls: &mut Vec<Box<dyn Call>>) {
-        match message {
-            Message::Call(call) => calls.push(call),
-            Message::Swept(answer) => self.waiting_for_sweep.push(answer),
+    /// Waits for something to do. Sweeping fills the time in which no call waits, and takes a turn
+    /// now and then when calls never stop.
+    fn next(&self, queue: &mut mpsc::Receiver<Message>) -> Next {
+        if !self.trash || self.refuse.is_some() {
+            return queue.blocking_recv().map_or(Next::Closed, Next::Message);
         }
+        if self.batches_since_step >= BATCHES_PER_STEP {
+            return Next::Step;
+        }
+        match queue.try_recv() {
+            Ok(message) => Next::Message(message),
+            Err(mpsc::error::TryRecvError::Empty) => Next::Step,
+            Err(mpsc::error::TryRecvError::Disconnected) => Next::Closed,
+        }
+    }
+
+    /// The calls that wait now, in the order in which they came.
+    fn collect(&mut self, first: Message, queue: &mut mpsc::Receiver<Message>) -> Vec<Box<dyn Call>> {
+        let mut calls: Vec<Box<dyn Call>> = Vec::new();
+        let mut bytes = 0;
+        let mut next = Some(first);
+        while let Some(message) = next {
+            match message {
+                Message::Call(call) => {
+                    bytes += call.bytes();
+                    calls.push(call);
+                }
+                Message::Swept(answer) => self.waiting_for_sweep.push(answer),
+            }
+            let full = calls.len() >= BATCH_CALLS_MAX || bytes >= BATCH_BYTES_MAX;
+            next = if full { None } else { queue.try_recv().ok() };
+        }
+        calls
     }
 
     /// Commits the calls together; when one of them breaks the transaction, each alone.
     fn batch(&mut self, mut calls: Vec<Box<dyn Call>>) {
+        if let Some(e) = self.checkpointer.take_failure() {
+            self.log_not_moved(&e);
+        }
         if let Some(why) = &self.refuse {
             let failed = Error::Failed(why.clone());
             calls.into_iter().for_each(|call| call.finish(Err(failed.clone())));
@@ -343,20 +397,43 @@ impl Thread {
         kind
     }
 
-    /// Moves the log into the database once it is long enough.
+    /// Moves the log into the database once it is long enough: most of it beside the next commits,
+    /// the rest here. The commit after that starts the log anew, unless a reader still needs it.
     fn checkpoint(&mut self) {
-        if self.refuse.is_some() || self.log_pages.load(Ordering::Relaxed) < self.checkpoint_pages {
+        if self.refuse.is_some() || self.checkpointer.is_running() {
             return;
         }
-        let done = self.conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
-        if let Err(e) = done {
-            // Without room in the database the log grows instead: nothing is lost.
-            if fault::kind(&e) == Kind::Fatal {
-                self.rolled_back(&e);
-            } else {
-                tracing::warn!(file = %self.path.display(), error = %e, "the log could not be moved into the database");
-            }
+        if let Some(e) = self.checkpointer.take_failure() {
+            self.log_not_moved(&e);
+            return;
         }
+        let pages = self.log_pages.load(Ordering::Relaxed);
+        if std::mem::take(&mut self.moved_beside) {
+            // While a reader keeps the log from starting anew, trying after every commit is of no use.
+            self.next_checkpoint = pages.saturating_add(self.checkpoint_pages / 4);
+            if let Err(e) = checkpoint::passive(&self.conn) {
+                self.log_not_moved(&e);
+            }
+            return;
+        }
+        if pages < self.checkpoint_pages {
+            self.next_checkpoint = self.checkpoint_pages;
+        } else if pages >= self.next_checkpoint {
+            self.moved_beside = true;
+            self.checkpointer.begin();
+        }
+    }
+
+    fn log_not_moved(&mut self, e: &rusqlite::Error) {
+        self.moved_beside = false;
+        if fault::kind(e) == Kind::Fatal {
+            self.rolled_back(e);
+            return;
+        }
+        // Without room in the database the log grows instead: nothing is lost.
+        tracing::warn!(file = %self.path.display(), error = %e, "the log could not be moved into the database");
+        let pages = self.log_pages.load(Ordering::Relaxed);
+        self.next_checkpoint = pages.saturating_add(self.checkpoint_pages);
     }
 
     /// One bounded step of dropping what deleted sessions hold.

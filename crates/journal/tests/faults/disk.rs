@@ -59,16 +59,17 @@ async fn each_write_meets_a_disk_that_fills_up_halfway() {
     fail_each(Failure::FullHalfway, |disk, nth| disk.fail_at(nth, Failure::FullHalfway)).await;
 }
 
-/// The power goes before every single operation, and the disk keeps none, all or some of what
-/// was not synced.
+/// The power goes before every single operation. The disk keeps nothing of what was not synced,
+/// and, in turns, all of it, every second write, or all but half of the last one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_power_goes_at_every_boundary() {
     let total = operations().await;
-    for nth in 1..=total + 1 {
+    let more = [Survives::Everything, Survives::Even, Survives::Odd, Survives::TornLast];
+    for (nth, more) in (1..=total + 1).zip(more.into_iter().cycle()) {
         let (vfs, before) = (Vfs::register(), folder());
         vfs.disk().fail_from(nth, Failure::Io);
         let told = run(&vfs, before.path()).await.unwrap_or_default();
-        for survives in [Survives::Nothing, Survives::Everything, Survives::Even, Survives::Odd, Survives::TornLast] {
+        for survives in [Survives::Nothing, more] {
             let after = folder();
             vfs.disk().reboot(before.path(), after.path(), survives);
             let store = sqlite::Store::open(options(after.path()))

@@ -77,9 +77,9 @@ async fn append_for_ever(folder: &Path) {
             }
         })
     });
-    for writer in writers {
-        writer.await.unwrap();
-    }
+    let [writer, ..] = writers;
+    let Err(stopped) = writer.await;
+    panic!("{stopped}");
 }
 
 /// A tmpfs of two megabytes, where mounting one is allowed.

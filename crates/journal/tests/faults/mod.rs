@@ -7,6 +7,7 @@ use inspan_journal::{Append, Error, Head, Journal, blob, sqlite};
 
 use crate::suite::{HandClock, START_NS, append_to, check_chain, child, head_after, kept, new_session};
 
+mod commit;
 mod disk;
 mod kill;
 mod log;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use inspan_journal::{Append, Error, FenceRule, Head};
 use inspan_wire::{Digest, SessionUid};
 
-use super::{Bed, START_NS, append_to, head_after, new_session, seal, state, text};
+use super::{Bed, START_NS, append_to, head_after, new_session, seal, state, text, together};
 
 pub(crate) async fn an_append_is_there_when_it_is_acknowledged(bed: Bed) {
     bed.create("a").await;
@@ -171,28 +171,11 @@ pub(crate) async fn appends_of_one_session_queue_up_in_order(bed: Bed) {
         appends.push(append);
     }
     let calls = appends.into_iter().map(|append| bed.append(append));
-    for outcome in futures(calls).await {
+    for outcome in together(calls).await {
         outcome.unwrap();
     }
     assert_eq!(bed.records("a").await.len(), 40);
     assert_eq!(bed.get("a").await.state, state(40));
-}
-
-/// Polls all of them together, in order, until each is done.
-async fn futures<T>(calls: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
-    let mut calls: Vec<_> = calls.map(|call| (Box::pin(call), None)).collect();
-    std::future::poll_fn(|cx| {
-        for (call, done) in &mut calls {
-            if done.is_none()
-                && let std::task::Poll::Ready(outcome) = call.as_mut().poll(cx)
-            {
-                *done = Some(outcome);
-            }
-        }
-        if calls.iter().all(|(_, done)| done.is_some()) { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
-    })
-    .await;
-    calls.into_iter().filter_map(|(_, done)| done).collect()
 }
 
 /// R-LIFE-2 and R-LIFE-3: state, head and update time move in the records' commit, and only then.

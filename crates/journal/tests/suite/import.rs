@@ -145,6 +145,13 @@ pub(crate) async fn an_import_that_does_not_link_is_refused(bed: Bed) {
     records.remove(3);
     let refused = bed.journal.import(import("a", None, fine(batches(records, 2)))).await;
     assert!(matches!(&refused, Err(Error::Invalid(text)) if text.contains("record 5")), "{refused:?}");
+    for first_seqs in [[2, 2], [3, 2], [0, 1], [1, 7]] {
+        let mut parts = batches(foreign(Head::default(), 6), 6);
+        parts[0].turns =
+            first_seqs.map(|first_seq| TurnMark { execution_id: String::new(), first_seq, before: state(0) }).into();
+        let refused = bed.journal.import(import("a", None, fine(parts))).await;
+        assert!(matches!(refused, Err(Error::Invalid(_))), "turns at {first_seqs:?}: {refused:?}");
+    }
     let late = foreign(Head { seq: 2, hash: Some(Digest::of(b"x")) }, 4);
     let refused = bed.journal.import(import("a", None, fine(batches(late, 9)))).await;
     assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");

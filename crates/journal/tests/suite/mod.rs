@@ -219,6 +219,23 @@ pub(crate) fn kept(text: &str, base: Option<&str>) -> KeptRequest {
     KeptRequest { digest: Digest::of(text.as_bytes()), text: text.into(), base }
 }
 
+/// Polls all of them together, in order, until each is done.
+pub(crate) async fn together<T>(calls: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    let mut calls: Vec<_> = calls.map(|call| (Box::pin(call), None)).collect();
+    std::future::poll_fn(|cx| {
+        for (call, done) in &mut calls {
+            if done.is_none()
+                && let std::task::Poll::Ready(outcome) = call.as_mut().poll(cx)
+            {
+                *done = Some(outcome);
+            }
+        }
+        if calls.iter().all(|(_, done)| done.is_some()) { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    })
+    .await;
+    calls.into_iter().filter_map(|(_, done)| done).collect()
+}
+
 /// Names every test once; each store runs all of them.
 macro_rules! suite {
     ($store:ident, $kind:expr) => {

@@ -7,7 +7,7 @@ use inspan_wire::v1;
 use serde_json::value::RawValue;
 
 use super::{
-    Draft, OnText, Progress, Reasoning, assistant, bad_calls, call_part, count, malformed, provider_error,
+    Draft, OnText, PIECES_MAX, Progress, Reasoning, assistant, bad_calls, call_part, count, malformed, provider_error,
     stopped_short, text_part,
 };
 use crate::json::{Fields, to_struct};
@@ -70,6 +70,9 @@ impl AnthropicDraft {
             "tool_use" => Kind::ToolUse,
             other => return Err(malformed(format_args!("a content block of type {other:?} cannot be recorded"))),
         };
+        if self.blocks.len() == PIECES_MAX {
+            return Err(malformed(format_args!("it has over {PIECES_MAX} content blocks")));
+        }
         if kind == Kind::Text {
             deliver(&fields.text("text").unwrap_or_default(), on_text);
         }

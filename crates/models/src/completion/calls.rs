@@ -12,6 +12,7 @@
 
 use prost_types::Struct;
 
+use super::PIECES_MAX;
 use crate::json::{Fields, to_struct};
 
 /// What one fragment says. Empty strings count as absent.
@@ -46,6 +47,7 @@ impl Calls {
     pub(crate) fn absorb(&mut self, fragment: Fragment) -> Result<(), String> {
         let at = match self.position(&fragment)? {
             Some(at) => at,
+            None if self.calls.len() == PIECES_MAX => return Err(format!("it has over {PIECES_MAX} tool calls")),
             None => {
                 self.calls.push(Fragment { index: fragment.index, ..Fragment::default() });
                 self.calls.len() - 1

@@ -27,6 +27,9 @@ pub(crate) enum Progress {
     Done,
 }
 
+/// Tool calls, or content blocks, that one answer may have.
+const PIECES_MAX: usize = 1024;
+
 /// Receives text as it arrives.
 pub(crate) type OnText<'a> = &'a (dyn for<'t> Fn(&'t str) + Send + Sync);
 

@@ -117,6 +117,19 @@ async fn fragments_that_cannot_be_told_apart_are_errors() {
 }
 
 #[tokio::test]
+async fn an_answer_has_so_many_calls() {
+    let many: Vec<String> =
+        (0..1025).map(|n| format!(r#"{{"index":{n},"id":"{n}","function":{{"name":"f"}}}}"#)).collect();
+    check(&[&format!(r#"{{"tool_calls":[{}]}}"#, many.join(","))], "!over 1024 tool calls").await;
+    let blocks = vec![r#"{"type":"text","text":"a"}"#; 1025].join(",");
+    compare(
+        whole(Api::Anthropic, &format!(r#"{{"content":[{blocks}],"stop_reason":"end_turn"}}"#)),
+        "!over 1024 content blocks",
+        "many blocks",
+    );
+}
+
+#[tokio::test]
 async fn signatures_stay_on_their_own_call() {
     let google = [
         r#"{"index":0,"id":"a","extra_content":{"google":{"thought_signature":"AAA+/=="}},"function":{"name":"f","arguments":"{}"}}"#,

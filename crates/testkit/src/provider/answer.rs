@@ -171,3 +171,28 @@ impl Answer {
         self
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Answer, End, Gate, Step};
+
+    /// Bytes as text, gates as `|`.
+    fn show(answer: &Answer) -> String {
+        let step = |step: &Step| match step {
+            Step::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            Step::Gate(_) => "|".to_owned(),
+        };
+        answer.steps.iter().map(step).collect()
+    }
+
+    #[test]
+    fn cuts_and_gates_are_at_their_byte() {
+        let (answer, gate) = (Answer::json(200, "abcdef"), Gate::default());
+        assert_eq!(show(&answer.clone().gate(0, &gate)), "|abcdef");
+        assert_eq!(show(&answer.clone().gate(2, &gate).gate(4, &gate)), "ab|cd|ef");
+        assert_eq!(show(&answer.clone().gate(6, &gate)), "abcdef|");
+        assert_eq!(show(&answer.clone().gate(2, &gate).cut(3, End::Fin)), "ab|c");
+        let cut = answer.cut(1, End::Reset);
+        assert_eq!((show(&cut).as_str(), cut.end, cut.length), ("a", End::Reset, 6));
+    }
+}

@@ -46,6 +46,7 @@ struct State {
     files: BTreeMap<PathBuf, Image>,
     failed: u64,
     reads: u64,
+    syncs: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -91,6 +92,11 @@ impl Disk {
     /// Reads so far. They never fail.
     pub fn reads(&self) -> u64 {
         self.lock().reads
+    }
+
+    /// Syncs that succeeded so far.
+    pub fn syncs(&self) -> u64 {
+        self.lock().syncs
     }
 
     /// Lets operation `nth`, counted from 1 since the VFS was registered, fail.
@@ -165,9 +171,11 @@ impl Disk {
     pub(super) fn sync(&self, path: &Path) -> Verdict {
         let mut state = self.lock();
         let verdict = state.next_but_full();
-        if matches!(verdict, Verdict::Pass)
-            && let Some(image) = state.files.get_mut(path)
-        {
+        if !matches!(verdict, Verdict::Pass) {
+            return verdict;
+        }
+        state.syncs += 1;
+        if let Some(image) = state.files.get_mut(path) {
             let since = std::mem::take(&mut image.since);
             since.iter().for_each(|change| change.apply(&mut image.synced));
         }

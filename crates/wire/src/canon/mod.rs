@@ -31,6 +31,9 @@ pub enum Error {
     /// A tool choice mode outside the known set, which nobody may take for the default.
     #[error("tool choice mode {0} is not a known mode")]
     ToolChoiceMode(i32),
+    /// A message of the generic path that has no proto3-JSON; the text says why.
+    #[error("{0}")]
+    Generic(String),
 }
 
 /// The canonical bytes of `event` (R-HASH-2 to R-HASH-6).
@@ -54,12 +57,9 @@ pub fn write_event(event: &v1::Event, out: &mut Vec<u8>) -> Result<(), Error> {
 /// The canonical bytes of any message of the two packages, by the generic path.
 ///
 /// # Errors
-/// [`Error::NonFinite`], [`Error::TooDeep`], or [`Error::Timestamp`] for any other message that has no JSON form.
+/// [`Error::Generic`], [`Error::TooDeep`].
 pub fn message<M: Message + Name>(message: &M) -> Result<Vec<u8>, Error> {
-    let value = crate::json::to_value(message).map_err(|e| match e.to_string() {
-        text if text.contains("non-finite") => Error::NonFinite,
-        _ => Error::Timestamp,
-    })?;
+    let value = crate::json::to_value(message).map_err(|e| Error::Generic(e.to_string()))?;
     let mut out = Vec::new();
     Canon::new(&mut out).json(&value)?;
     Ok(out)

@@ -39,9 +39,14 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
         }
     };
     match out.dress() {
-        Dress::Json => out.line(facts.json()),
-        dress => out.line(picture::draw(&facts, dress)),
+        Dress::Json => out.line(facts.json())?,
+        dress => out.line(picture::draw(&facts, dress))?,
     }
+    if facts.hold() {
+        return Ok(());
+    }
+    let verify = format!("inspan verify --journal {}", journal(&dir).display());
+    Err(Error::new("the demo did not come out as promised: see what was counted", verify))
 }
 
 /// The journal of the demo in `dir`.

@@ -16,57 +16,60 @@ pub(super) fn draw(facts: &Facts, dress: Dress) -> String {
 }
 
 fn journal(text: &mut String, facts: &Facts, dress: Dress) -> std::fmt::Result {
-    let split = |from: i64, to: i64| -> String {
+    let own = |from: i64, to: i64| -> Vec<(i64, &str)> {
         let records = facts.kinds.iter().zip(1_i64..).filter(|(_, seq)| (from..=to).contains(seq));
-        row(records.map(|(kind, seq)| (seq, kind.as_str())), dress)
+        records.map(|(kind, seq)| (seq, kind.as_str())).collect()
     };
-    let last = i64::try_from(facts.kinds.len()).unwrap_or(i64::MAX);
-    let own = facts.fork_kinds.iter().zip(facts.fork_seq + 1..).map(|(kind, seq)| (seq, kind.as_str()));
+    let cut = own(facts.fork_seq + 1, facts.shown_before_kill);
+    // The rest of turn 2 hangs below the record that the kill came after.
+    let before_cut = row(cut.get(..cut.len().saturating_sub(1)).unwrap_or_default(), Dress::Plain);
+    let indent = if before_cut.is_empty() { 0 } else { before_cut.len() + SEPARATOR.len() };
+    let rest = own(facts.shown_before_kill + 1, i64::MAX);
+    let branch: Vec<_> = (facts.fork_seq + 1..).zip(facts.fork_kinds.iter().map(String::as_str)).collect();
     let kill = dress.paint(Paint::Bad, "x kill -9");
     writeln!(text, "\n{}", dress.paint(Paint::Bold, &format!("The journal of {}", facts.session)))?;
-    writeln!(text, "  turn 1   {}", split(1, facts.fork_seq))?;
-    writeln!(text, "  turn 2   {} - {kill}", split(facts.fork_seq + 1, facts.shown_before_kill))?;
-    writeln!(text, "  resume   {}", split(facts.shown_before_kill + 1, last))?;
-    writeln!(text, "  fork     1..{} are shared - {}", facts.fork_seq, row(own, dress))
+    writeln!(text, "  turn 1   {}", row(&own(1, facts.fork_seq), dress))?;
+    writeln!(text, "  turn 2   {}{SEPARATOR}{kill}", row(&cut, dress))?;
+    writeln!(text, "  resume   {:indent$}'-> {}", "", row(&rest, dress))?;
+    writeln!(text, "  fork     1..{} are shared{SEPARATOR}{}", facts.fork_seq, row(&branch, dress))
 }
 
-fn row<'a>(records: impl Iterator<Item = (i64, &'a str)>, dress: Dress) -> String {
-    let names: Vec<String> = records
-        .map(|(seq, kind)| {
-            let name = kind.strip_prefix("EVENT_").unwrap_or(kind).replace("EXECUTION_START", "START");
-            let paint = match name.as_str() {
-                "MODEL_CALL" => Paint::Mind,
-                "OUTPUT" | "END" => Paint::Good,
-                _ => Paint::Dim,
-            };
-            format!("{seq} {}", dress.paint(paint, &name))
-        })
-        .collect();
-    names.join(" - ")
+const SEPARATOR: &str = " - ";
+
+/// Records as `seq NAME`, without the words that every name starts with.
+fn row(records: &[(i64, &str)], dress: Dress) -> String {
+    let shown = records.iter().map(|(seq, kind)| {
+        let name = kind.trim_start_matches("EVENT_").trim_start_matches("LIFECYCLE_").trim_start_matches("EXECUTION_");
+        let paint = match name {
+            "MODEL_CALL" => Paint::Mind,
+            "OUTPUT" | "END" => Paint::Good,
+            _ => Paint::Dim,
+        };
+        format!("{seq} {}", dress.paint(paint, name))
+    });
+    shown.collect::<Vec<_>>().join(SEPARATOR)
 }
 
 fn counts(text: &mut String, facts: &Facts, dress: Dress) -> std::fmt::Result {
     let calls = |turn| facts.calls.get(&turn).copied().unwrap_or(0);
-    let good = |holds: bool, what: String| dress.paint(if holds { Paint::Good } else { Paint::Bad }, &what);
+    let mark = |holds: bool, what: String| dress.paint(if holds { Paint::Good } else { Paint::Bad }, &what);
     writeln!(text, "\n{}", dress.paint(Paint::Bold, "What was counted"))?;
-    let kept = facts.kept_after_kill == facts.shown_before_kill;
     let line =
-        format!("{} of {} records survived the kill, hashes equal", facts.kept_after_kill, facts.shown_before_kill);
-    writeln!(text, "  {}", good(kept, line))?;
-    let once = calls(1) == 1 && calls(2) == 2 && calls(3) == 1;
+        format!("{} of {} records outlived the kill, hashes equal", facts.kept_after_kill, facts.shown_before_kill);
+    writeln!(text, "  {}", mark(facts.nothing_was_lost(), line))?;
     let line = format!(
-        "calls that reached the model: turn 1 {}, turn 2 {} (the killed one and its one repeat), fork {}",
+        "model calls: {} for turn 1, {} for turn 2 (the killed one and one repeat), {} for the fork",
         calls(1),
         calls(2),
         calls(3)
     );
-    writeln!(text, "  {}", good(once, line))?;
+    writeln!(text, "  {}", mark(facts.nothing_was_repeated(), line))?;
     let holds = facts.verified.fault.is_empty();
     let verdict = if holds { "everything holds" } else { facts.verified.fault.as_str() };
-    writeln!(text, "  {}", good(holds, format!("verified {} records: {verdict}", facts.verified.records)))?;
+    writeln!(text, "  {}", mark(holds, format!("{} records verified: {verdict}", facts.verified.records)))?;
     let line =
         format!("{} turns run again on their record: {} model calls", facts.rerun.executions, facts.calls_of_rerun);
-    writeln!(text, "  {}", good(facts.calls_of_rerun == 0, line))
+    writeln!(text, "  {}", mark(facts.calls_of_rerun == 0, line))
 }
 
 fn next(text: &mut String, facts: &Facts, dress: Dress) -> std::fmt::Result {
@@ -116,15 +119,14 @@ mod tests {
                 "MODEL_CALL",
                 "OUTPUT",
                 "END",
-                "LIFECYCLE",
             ]),
-            fork_kinds: kinds(&["LIFECYCLE", "EXECUTION_START"]),
+            fork_kinds: vec!["LIFECYCLE_FORK".to_owned(), "EVENT_EXECUTION_START".to_owned()],
             ..Facts::default()
         };
         let text = draw(&facts, Dress::Plain);
         assert!(text.contains("turn 2   6 START - 7 INPUT - 8 MODEL_CALL - x kill -9"), "{text}");
-        assert!(text.contains("resume   9 OUTPUT - 10 END - 11 LIFECYCLE"), "{text}");
-        assert!(text.contains("fork     1..5 are shared - 6 LIFECYCLE - 7 START"), "{text}");
-        assert!(text.contains("8 of 8 records survived"), "{text}");
+        assert!(text.contains("resume                       '-> 9 OUTPUT - 10 END"), "{text}");
+        assert!(text.contains("fork     1..5 are shared - 6 FORK - 7 START"), "{text}");
+        assert!(text.contains("8 of 8 records outlived"), "{text}");
     }
 }

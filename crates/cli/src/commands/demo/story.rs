@@ -61,6 +61,24 @@ pub(super) struct Facts {
 }
 
 impl Facts {
+    /// Whether what the first host had shown is there, unchanged.
+    pub(super) fn nothing_was_lost(&self) -> bool {
+        self.shown_before_kill > self.fork_seq && self.kept_after_kill == self.shown_before_kill
+    }
+
+    /// Whether the model was asked once for each call, and once more for the one that the kill cut.
+    pub(super) fn nothing_was_repeated(&self) -> bool {
+        self.calls == BTreeMap::from([(1, 1), (2, 2), (3, 1)])
+    }
+
+    /// Whether everything came out as promised.
+    pub(super) fn hold(&self) -> bool {
+        self.nothing_was_lost()
+            && self.nothing_was_repeated()
+            && self.verified.fault.is_empty()
+            && self.calls_of_rerun == 0
+    }
+
     /// For `--json`.
     pub(super) fn json(&self) -> serde_json::Value {
         serde_json::json!({
@@ -216,8 +234,14 @@ async fn records(client: &mut Client, session: &str) -> Result<Vec<v1::LogRecord
     Ok(records)
 }
 
+/// The kind of a record; a lifecycle record says which kind of lifecycle.
 fn kind(record: &v1::LogRecord) -> String {
-    record.event.as_ref().map(|e| e.kind().as_str_name()).unwrap_or_default().to_owned()
+    let Some(event) = &record.event else { return String::new() };
+    match &event.body {
+        Some(v1::event::Body::Lifecycle(lifecycle)) => lifecycle.kind().as_str_name(),
+        _ => event.kind().as_str_name(),
+    }
+    .to_owned()
 }
 
 fn seq_of(hashes: &[String]) -> i64 {
