@@ -1,6 +1,6 @@
 //! Canonical form (RFC 8785 over proto3-JSON) and content hash.
 //!
-//! Events, which are hashed all day, have a writer of their own ([`write`]); the few other messages
+//! Events, which are hashed all day, have a writer of their own (`write`); the few other messages
 //! that need a canonical form take the generic path and are sorted afterwards.
 
 mod write;
