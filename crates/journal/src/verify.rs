@@ -6,7 +6,10 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;
+use std::future::poll_fn;
 use std::io::BufRead;
+use std::pin::Pin;
+use std::task::Poll;
 
 use inspan_wire::{Digest, SessionUid, blob, parse, v1};
 use sha2::{Digest as _, Sha256};
@@ -232,27 +235,53 @@ pub async fn session(journal: &dyn Journal, uid: &SessionUid, anchor: Option<Hea
         StoreCheck { journal, check: Check::new(anchor), blobs_seen: HashSet::new(), requests_seen: HashSet::new() };
     let mut damage = None;
     let mut to = head.seq;
+    let mut reading = Reading::start(journal.records(uid, 1, to, PAGE)).await;
     loop {
         let next = check.check.chain.head().seq + 1;
-        let page = match journal.records(uid, next, to, PAGE).await {
+        let page = match reading.page().await {
             Ok(page) => page,
             // The store found it first; the records before it are still to be checked.
             Err(Error::Damaged { seq, what, .. }) if next <= to => {
                 let seq = seq.clamp(next, to);
                 damage = Some(Fault::new(seq, FaultKind::Hash, format!("tampered: {what}")));
                 to = seq - 1;
+                reading = Reading::start(journal.records(uid, next, to, PAGE)).await;
                 continue;
             }
             Err(e) => return Err(e),
         };
-        if page.is_empty() {
+        let Some(last) = page.last() else {
             let outcome = damage.map_or_else(|| check.check.end(head), Err);
             return Ok(check.check.finish(outcome));
-        }
+        };
+        reading = Reading::start(journal.records(uid, last.seq + 1, to, PAGE)).await;
         for record in page {
             if let Err(fault) = check.record(&record).await? {
                 return Ok(check.check.finish(Err(fault)));
             }
+        }
+    }
+}
+
+/// A page that a store with reader threads reads while the page before it is checked.
+enum Reading<'j> {
+    Done(Result<Vec<Record>, Error>),
+    Pending(Pin<Box<dyn Future<Output = Result<Vec<Record>, Error>> + Send + 'j>>),
+}
+
+impl<'j> Reading<'j> {
+    /// Polls the read once: that hands it to the store.
+    async fn start(mut read: Pin<Box<dyn Future<Output = Result<Vec<Record>, Error>> + Send + 'j>>) -> Reading<'j> {
+        match poll_fn(|context| Poll::Ready(read.as_mut().poll(context))).await {
+            Poll::Ready(page) => Reading::Done(page),
+            Poll::Pending => Reading::Pending(read),
+        }
+    }
+
+    async fn page(self) -> Result<Vec<Record>, Error> {
+        match self {
+            Reading::Done(page) => page,
+            Reading::Pending(read) => read.await,
         }
     }
 }
