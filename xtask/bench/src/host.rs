@@ -43,6 +43,11 @@ impl Host {
         Ok(host)
     }
 
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     async fn wait_until_serving(&mut self, folder: &Path) -> Result<(), Failure> {
         let began = Instant::now();
         loop {

@@ -1,13 +1,11 @@
 //! A streamed chunk: how much later it arrives through the host than straight from the provider, beside how much
-//! later it arrives through a process that only forwards bytes.
+//! later it arrives through a process that only forwards bytes. All three are read by the same plain reader, the
+//! host's as server-sent events, so that no client's cost is put on any of them.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-
-use inspan_wire::v1;
-use inspan_wire::v1::exec_update::Update;
 
 use crate::frame::{Bar, Bench, Context, Failure, Row};
 use crate::host::{Host, create};
@@ -33,17 +31,7 @@ fn run(context: &Context) -> Result<Vec<Row>, Failure> {
         for round in 0..context.size(10, 2) {
             let (straight, through) = (read_provider(provider, epoch)?, read_provider(hop.address, epoch)?);
             let session = create(&mut client, "chat").await?;
-            let inputs = vec![v1::Message::text("user", "go")];
-            let request = v1::ExecRequest { session, inputs, ..Default::default() };
-            let mut stream = client.exec(request).await?.into_inner();
-            let mut delays = Vec::new();
-            while let Some(update) = stream.message().await? {
-                if let Some(Update::Delta(delta)) = update.update
-                    && !delta.chunk.is_empty()
-                {
-                    delays.push(delay_us(&delta.chunk, epoch)?);
-                }
-            }
+            let delays = read_turn(host.address(), &session, epoch)?;
             if delays.len() != chunks {
                 return Err(Failure::new(format!("{} chunks instead of {chunks}", delays.len())));
             }
@@ -110,23 +98,46 @@ fn skip_request(request: &mut impl BufRead) -> std::io::Result<()> {
     std::io::copy(&mut request.take(length), &mut std::io::sink()).map(drop)
 }
 
-/// Reads a whole stream from `address` as plainly as can be; how late each chunk was, in microseconds.
+/// Reads a whole answer straight from a provider, or through the hop.
 fn read_provider(address: SocketAddr, epoch: Instant) -> Result<Vec<f64>, Failure> {
+    read(address, "/v1/chat/completions", "{}", Marks { text: r#""content":""#, end: "data: [DONE]" }, epoch)
+}
+
+/// Takes a turn and reads its stream.
+fn read_turn(address: SocketAddr, session: &str, epoch: Instant) -> Result<Vec<f64>, Failure> {
+    let path = format!("/v1/sessions/{session}/turns");
+    let body = r#"{"inputs":[{"role":"user","parts":[{"text":{"text":"go"}}]}]}"#;
+    read(address, &path, body, Marks { text: r#""chunk":""#, end: "event: end" }, epoch)
+}
+
+/// What to look for in a stream.
+struct Marks {
+    /// Stands before the time in the line of a chunk.
+    text: &'static str,
+    /// The line that ends the stream.
+    end: &'static str,
+}
+
+/// Reads a whole stream as plainly as can be; how late each chunk was, in microseconds.
+fn read(address: SocketAddr, path: &str, body: &str, marks: Marks, epoch: Instant) -> Result<Vec<f64>, Failure> {
     let mut connection = TcpStream::connect(address)?;
     connection.set_nodelay(true)?;
-    let request = "POST /v1/chat/completions HTTP/1.1\r\nhost: provider\r\ncontent-length: 2\r\n\r\n{}";
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
     connection.write_all(request.as_bytes())?;
     let mut delays = Vec::new();
     for line in BufReader::new(connection).lines() {
         let line = line?;
-        if let Some((_, text)) = line.split_once(r#""content":""#) {
+        if let Some((_, text)) = line.split_once(marks.text) {
             delays.push(delay_us(text, epoch)?);
         }
-        if line == "data: [DONE]" {
+        if line == marks.end {
             return Ok(delays);
         }
     }
-    Err(Failure::new("the provider's stream ended early"))
+    Err(Failure::new("the stream ended early"))
 }
 
 /// How long ago the time at the start of `text` was.
