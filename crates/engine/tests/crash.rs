@@ -2,7 +2,7 @@
 //! resumed, and the journal must be the one of the uncut run.
 //!
 //! Rows: one and several calls, streamed and not, failing, retried, with outputs and usage, forked,
-//! resumed twice, cancelled. An effect that is added to the engine adds its rows to [`ROWS`].
+//! resumed twice. An effect that is added to the engine adds its rows to [`ROWS`].
 
 #[path = "support/cut.rs"]
 mod cut;
