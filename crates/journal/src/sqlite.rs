@@ -19,7 +19,7 @@ use crate::pool::Pool;
 use crate::{Blobs, Clock, Error, NewSession, Record, Session};
 
 use fault::Stop;
-use file::Lock;
+use file::{Database, Lock};
 use import::Running;
 use read::{Reader, View};
 use schema::Role;
@@ -31,6 +31,7 @@ mod fault;
 #[expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "what lies beside the database is files")]
 mod file;
 mod import;
+mod landmarks;
 mod read;
 mod requests;
 mod schema;
@@ -74,6 +75,7 @@ pub struct Store {
     recovered: Option<TornTail>,
     pins: Arc<Pinned>,
     blobs: Arc<dyn Blobs>,
+    _database: Arc<Database>,
     _lock: Lock,
 }
 
@@ -136,7 +138,16 @@ impl Store {
             })
             .collect::<Result<Vec<_>, Error>>()?;
         let beside = schema::connect(&path, vfs.as_deref(), Role::Writer).map_err(sql)?;
-        let start = Start { conn, beside, path: path.clone(), clock: Arc::clone(&clock), checkpoint_bytes, refuse };
+        let database = Arc::new(Database::open(&path)?);
+        let start = Start {
+            conn,
+            beside,
+            database: Arc::clone(&database),
+            path: path.clone(),
+            clock: Arc::clone(&clock),
+            checkpoint_bytes,
+            refuse,
+        };
         let writer = Arc::new(Writer::start(start)?);
         let pins = Arc::new(Pinned::new(blobs, clock));
         Ok(Store {
@@ -145,6 +156,7 @@ impl Store {
             recovered,
             blobs: Arc::clone(&pins) as Arc<dyn Blobs>,
             pins,
+            _database: database,
             _lock: lock,
         })
     }

@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 
 use rusqlite::Connection;
 
+use super::file::Database;
 use crate::Error;
 
 /// The thread beside the writer.
@@ -27,15 +28,14 @@ struct Shared {
 }
 
 impl Checkpointer {
-    pub(super) fn start(conn: Connection) -> Result<Checkpointer, Error> {
+    pub(super) fn start(conn: Connection, database: Arc<Database>) -> Result<Checkpointer, Error> {
         let shared = Arc::new(Shared::default());
         let (start, starts) = sync_channel(1);
         let thread = std::thread::Builder::new().name("inspan-checkpoint".to_owned()).spawn({
             let shared = Arc::clone(&shared);
             move || {
                 while let Ok(()) = starts.recv() {
-                    let moved = passive(&conn);
-                    if let Err(e) = moved {
+                    if let Err(e) = passive(&conn).and_then(|()| database.flush()) {
                         shared.note(e);
                     }
                     shared.running.store(false, Ordering::Release);

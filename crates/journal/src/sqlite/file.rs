@@ -56,3 +56,24 @@ pub(super) fn backup(conn: &Connection, from: &Path, to: &Path) -> Result<(), Er
     File::open(&partial).and_then(|file| file.sync_all()).map_err(io)?;
     fs::rename(&partial, to).map_err(io)
 }
+
+/// The database file beside SQLite's own handles on it.
+pub(super) struct Database(File);
+
+impl Database {
+    /// Opens it. To be dropped behind every connection to it: closing any handle gives up the locks that
+    /// this process has on the file.
+    pub(super) fn open(path: &Path) -> Result<Database, Error> {
+        let opened = File::open(path).map_err(|e| Error::Io(format!("opening {}: {e}", path.display())))?;
+        Ok(Database(opened))
+    }
+
+    /// Has the disk take what was moved here from the log so far. SQLite does so by itself only at the end of the log,
+    /// and then the next commit would wait for all of it.
+    pub(super) fn flush(&self) -> rusqlite::Result<()> {
+        self.0.sync_data().map_err(|e| {
+            let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR_FSYNC);
+            rusqlite::Error::SqliteFailure(code, Some(format!("flushing the database: {e}")))
+        })
+    }
+}

@@ -6,6 +6,7 @@ use inspan_wire::{Digest, SessionUid};
 use rusqlite::{Connection, params};
 
 use super::fault::Stop;
+use super::landmarks;
 use super::requests::{self, Kept};
 use super::sweep;
 use super::write::{self, life};
@@ -44,7 +45,7 @@ impl Running {
         let bytes = records.iter().map(|record| record.event.len()).sum();
         self.writer
             .call_of(bytes, move |tx| {
-                records.iter().try_for_each(|record| insert(tx.conn, key, record))?;
+                insert(tx.conn, key, &records)?;
                 turns.iter().try_for_each(|turn| write::insert_turn(tx.conn, key, turn))?;
                 requests.iter().try_for_each(|kept| requests::keep(tx.conn, key, kept))?;
                 write::insert_blobs(tx.conn, key, &blobs)
@@ -102,10 +103,14 @@ fn in_journal(uid: &SessionUid, parent: &SessionUid, at: i64, head: Head) -> Res
     Err(Error::Invalid(format!("cannot import {uid} as a fork of {parent} at {at}: its journal ends at {}", head.seq)))
 }
 
-fn insert(conn: &Connection, key: i64, record: &Record) -> Result<(), Stop> {
-    let Record { seq, prev_hash, content_hash, fence, ts_ms, event } = record;
-    let new = NewRecord { seq: *seq, prev_hash: *prev_hash, content_hash: *content_hash, event: event.clone() };
-    write::insert_record(conn, key, *fence, *ts_ms, &new)
+fn insert(conn: &Connection, key: i64, records: &[Record]) -> Result<(), Stop> {
+    let mut last_id = landmarks::last(conn, key)?;
+    for record in records {
+        let Record { seq, prev_hash, content_hash, fence, ts_ms, event } = record;
+        let new = NewRecord { seq: *seq, prev_hash: *prev_hash, content_hash: *content_hash, event: event.clone() };
+        last_id = write::insert_record(conn, key, last_id, (*fence, *ts_ms), &new)?;
+    }
+    Ok(landmarks::set_last(conn, key, last_id)?)
 }
 
 fn finish(tx: &mut Tx<'_>, key: i64, session: &Session) -> Result<(), Stop> {
@@ -124,6 +129,9 @@ fn finish(tx: &mut Tx<'_>, key: i64, session: &Session) -> Result<(), Stop> {
     )?;
     tx.conn.execute("UPDATE sessions SET life = ?2 WHERE key = ?1", params![key, life::LIVE])?;
     tx.conn.execute("DELETE FROM imports WHERE session = ?1", [key])?;
-    tx.remember(&session.uid, Slot { key, head: session.head, fence: session.fence });
+    tx.remember(
+        &session.uid,
+        Slot { key, head: session.head, fence: session.fence, last_id: landmarks::last(tx.conn, key)? },
+    );
     Ok(())
 }

@@ -11,6 +11,7 @@ use prost::Message as _;
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
 
 use super::fault::{self, Stop};
+use super::landmarks;
 use super::write::life;
 use crate::lineage::Lineage;
 use crate::memory::ANSWER_BYTES_MAX;
@@ -105,19 +106,20 @@ impl View<'_> {
         if from > 1 {
             chain.prev = self.hash(&lineage, uid, from - 1)?;
         }
-        let sql = "SELECT seq, prev_hash, content_hash, fence, ts_ms, event FROM records \
-                   WHERE session = ?1 AND seq BETWEEN ?2 AND ?3 ORDER BY seq";
+        let sql = "SELECT seq, prev_hash, content_hash, fence, ts_ms, event FROM records WHERE id = ?1";
         let mut statement = self.tx.prepare_cached(sql)?;
         for segment in lineage.cut(from, to) {
-            let mut rows = statement.query(params![segment.owner, segment.first, segment.last])?;
-            while let Some(row) = rows.next()? {
-                if chain.is_full() {
-                    return Ok(chain.records);
+            while chain.next <= segment.last {
+                let begin = chain.next;
+                for row in landmarks::rows(&self.tx, segment.owner, begin, segment.last)? {
+                    if chain.is_full() {
+                        return Ok(chain.records);
+                    }
+                    chain.push(statement.query_row([row], record)?)?;
                 }
-                chain.push(record(row)?)?;
-            }
-            if chain.next <= segment.last {
-                return if chain.is_full() { Ok(chain.records) } else { Err(missing(uid, chain.next).into()) };
+                if chain.next == begin {
+                    return Err(missing(uid, begin).into());
+                }
             }
         }
         Ok(chain.records)
@@ -187,9 +189,8 @@ impl View<'_> {
 
     fn hash(&self, lineage: &Lineage<i64>, uid: &SessionUid, seq: i64) -> Result<Option<Digest>, Stop> {
         let owner = lineage.cut(seq, seq).next_back().map(|segment| segment.owner);
-        let sql = "SELECT content_hash FROM records WHERE session = ?1 AND seq = ?2";
-        let hash = self.tx.prepare_cached(sql)?.query_row(params![owner, seq], |row| digest(row, 0)).optional()?;
-        hash.ok_or_else(|| missing(uid, seq).into())
+        let hash = owner.map(|owner| landmarks::hash(&self.tx, owner, seq)).transpose()?.flatten();
+        hash.map(Some).ok_or_else(|| missing(uid, seq).into())
     }
 }
 

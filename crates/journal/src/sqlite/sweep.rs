@@ -4,6 +4,7 @@ use inspan_wire::{Digest, SessionUid};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::fault::Stop;
+use super::landmarks;
 use super::requests;
 use super::write::life;
 use super::writer::Tx;
@@ -85,12 +86,7 @@ fn bury(conn: &Connection, key: i64) -> rusqlite::Result<usize> {
 }
 
 fn drop_records(conn: &Connection, key: i64, floor: i64) -> rusqlite::Result<bool> {
-    let dropped = conn.execute(
-        "DELETE FROM records WHERE id IN \
-         (SELECT id FROM records WHERE session = ?1 AND seq > ?2 ORDER BY seq DESC LIMIT ?3)",
-        params![key, floor, STEP_ROWS_MAX],
-    )?;
-    Ok(is_full(dropped))
+    Ok(landmarks::drop_last(conn, key, floor, STEP_ROWS_MAX)? == STEP_ROWS_MAX)
 }
 
 fn drop_requests(conn: &Connection, key: i64, floor: i64) -> rusqlite::Result<bool> {

@@ -10,6 +10,7 @@ use prost::Message as _;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::fault::Stop;
+use super::landmarks;
 use super::requests::{self, Kept};
 use super::writer::{Slot, Tx};
 use crate::{
@@ -58,9 +59,9 @@ pub(super) fn append(tx: &mut Tx<'_>, prepared: &Prepared) -> Result<Appended, S
     let slot = tx.slot(&append.session)?;
     let fence = admit::fence(append, slot.head, slot.fence)?;
     let ts_ms = tx.now_ns / 1_000_000;
-    let mut head = slot.head;
+    let Slot { mut head, mut last_id, .. } = slot;
     for record in &append.records {
-        insert_record(tx.conn, slot.key, fence, ts_ms, record)?;
+        last_id = insert_record(tx.conn, slot.key, last_id, (fence, ts_ms), record)?;
         head = Head { seq: record.seq, hash: Some(record.content_hash) };
     }
     if let Some(turn) = &append.turn {
@@ -70,8 +71,9 @@ pub(super) fn append(tx: &mut Tx<'_>, prepared: &Prepared) -> Result<Appended, S
         requests::keep(tx.conn, slot.key, kept)?;
     }
     insert_blobs(tx.conn, slot.key, &prepared.blobs)?;
-    update_head(tx, slot.key, head, fence, &append.state)?;
-    tx.remember(&append.session, Slot { key: slot.key, head, fence });
+    let slot = Slot { key: slot.key, head, fence, last_id };
+    update_head(tx, &slot, &append.state)?;
+    tx.remember(&append.session, slot);
     Ok(Appended { fence, ts_ms })
 }
 
@@ -87,7 +89,7 @@ pub(super) fn create(tx: &mut Tx<'_>, new: &NewSession) -> Result<Session, Stop>
     check_free(tx.conn, &new.uid)?;
     let session = session(new, None, tx.now_ns, tx.now_ns);
     let key = insert_session(tx.conn, life::LIVE, &session, None)?;
-    tx.remember(&new.uid, Slot { key, head: session.head, fence: session.fence });
+    tx.remember(&new.uid, Slot { key, head: session.head, fence: session.fence, last_id: 0 });
     Ok(session)
 }
 
@@ -117,8 +119,9 @@ fn insert_child(
     session.head = Head { seq: child.marker.seq, hash: Some(child.marker.content_hash) };
     session.fence = 1;
     let key = insert_session(tx.conn, life::LIVE, &session, Some(parent_key))?;
-    insert_record(tx.conn, key, session.fence, tx.now_ns / 1_000_000, &child.marker)?;
-    tx.remember(&session.uid, Slot { key, head: session.head, fence: session.fence });
+    let last_id = insert_record(tx.conn, key, 0, (session.fence, tx.now_ns / 1_000_000), &child.marker)?;
+    landmarks::set_last(tx.conn, key, last_id)?;
+    tx.remember(&session.uid, Slot { key, head: session.head, fence: session.fence, last_id });
     Ok(session)
 }
 
@@ -175,24 +178,26 @@ pub(super) fn insert_session(
 pub(super) fn insert_record(
     conn: &Connection,
     session: i64,
-    fence: i64,
-    ts_ms: i64,
+    prev_id: i64,
+    (fence, ts_ms): (i64, i64),
     record: &NewRecord,
-) -> Result<(), Stop> {
-    conn.prepare_cached(
-        "INSERT INTO records (session, seq, fence, ts_ms, prev_hash, content_hash, event) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-    )?
-    .execute(params![
+) -> Result<i64, Stop> {
+    let mut insert = conn.prepare_cached(
+        "INSERT INTO records (session, seq, prev_id, fence, ts_ms, prev_hash, content_hash, event) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+    )?;
+    let id = insert.insert(params![
         session,
         record.seq,
+        prev_id,
         fence,
         ts_ms,
         record.prev_hash.map(|h| h.0),
         record.content_hash.0,
         &record.event[..],
     ])?;
-    Ok(())
+    landmarks::note(conn, session, record.seq, id)?;
+    Ok(id)
 }
 
 pub(super) fn insert_turn(conn: &Connection, session: i64, turn: &TurnMark) -> Result<(), Stop> {
@@ -220,22 +225,23 @@ pub(super) fn insert_blobs(conn: &Connection, session: i64, blobs: &[(i64, Diges
     Ok(())
 }
 
-fn update_head(tx: &Tx<'_>, session: i64, head: Head, fence: i64, state: &State) -> Result<(), Stop> {
+fn update_head(tx: &Tx<'_>, slot: &Slot, state: &State) -> Result<(), Stop> {
     tx.conn
         .prepare_cached(
             "UPDATE heads SET seq = ?2, hash = ?3, fence = ?4, update_ns = ?5, compute = ?6, exec = ?7, \
-             pending = ?8, scan = ?9 WHERE session = ?1",
+             pending = ?8, scan = ?9, last_id = ?10 WHERE session = ?1",
         )?
         .execute(params![
-            session,
-            head.seq,
-            head.hash.map(|h| h.0),
-            fence,
+            slot.key,
+            slot.head.seq,
+            slot.head.hash.map(|h| h.0),
+            slot.fence,
             tx.now_ns,
             state.compute,
             state.exec,
             pending(state),
             &state.scan[..],
+            slot.last_id,
         ])?;
     Ok(())
 }
@@ -261,8 +267,6 @@ pub(super) fn hash_at(conn: &Connection, key: i64, head: Head, seq: i64) -> Resu
         let Some(parent) = parent else { break };
         owner = parent;
     }
-    let hash: [u8; 32] = conn
-        .prepare_cached("SELECT content_hash FROM records WHERE session = ?1 AND seq = ?2")?
-        .query_row(params![owner, seq], |row| row.get(0))?;
-    Ok(Some(Digest(hash)))
+    let hash = landmarks::hash(conn, owner, seq)?.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
+    Ok(Some(hash))
 }

@@ -18,6 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::checkpoint::{self, Checkpointer};
 use super::fault::{self, Kind, Stop};
+use super::file::Database;
 use super::sweep;
 use crate::{Clock, Error, Head};
 
@@ -25,13 +26,16 @@ use crate::{Clock, Error, Head};
 const BATCH_CALLS_MAX: usize = 512;
 
 /// Bytes that share a transaction, give or take one call: more would not fit the page cache.
-const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
+const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Calls that may wait; behind that, callers wait before they queue.
 const WAITING_CALLS_MAX: usize = 4096;
 
 /// Sessions whose head the writer remembers.
 const SLOTS_MAX: NonZeroUsize = NonZeroUsize::new(16 * 1024).expect("not zero");
+
+/// Steps in which a long log is moved into the database.
+const STEPS: i32 = 16;
 
 /// Batches between two steps of the removal of deleted sessions while calls keep coming.
 const BATCHES_PER_STEP: u32 = 8;
@@ -51,6 +55,8 @@ pub(super) struct Slot {
     pub(super) key: i64,
     pub(super) head: Head,
     pub(super) fence: i64,
+    /// The row of the last record that it holds itself; 0 for none.
+    pub(super) last_id: i64,
 }
 
 impl Tx<'_> {
@@ -59,11 +65,11 @@ impl Tx<'_> {
         if let Some(slot) = self.slots.get(uid) {
             return Ok(*slot);
         }
-        let sql = "SELECT s.key, h.seq, h.hash, h.fence FROM sessions s JOIN heads h ON h.session = s.key \
+        let sql = "SELECT s.key, h.seq, h.hash, h.fence, h.last_id FROM sessions s JOIN heads h ON h.session = s.key \
                    WHERE s.uid = ?1 AND s.life = 0";
         let found = self.conn.prepare_cached(sql)?.query_row([uid.as_str()], |row| {
             let head = Head { seq: row.get(1)?, hash: row.get::<_, Option<[u8; 32]>>(2)?.map(Digest) };
-            Ok(Slot { key: row.get(0)?, head, fence: row.get(3)? })
+            Ok(Slot { key: row.get(0)?, head, fence: row.get(3)?, last_id: row.get(4)? })
         });
         let slot = found.optional()?.ok_or_else(|| Error::NotFound(uid.clone()))?;
         self.slots.put(uid.clone(), slot);
@@ -141,6 +147,7 @@ pub(super) struct Start {
     pub(super) conn: Connection,
     /// For checkpoints.
     pub(super) beside: Connection,
+    pub(super) database: Arc<Database>,
     pub(super) path: PathBuf,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) checkpoint_bytes: u64,
@@ -233,11 +240,7 @@ struct Thread {
     last_ns: i64,
     /// Pages in the log after the last commit.
     log_pages: Arc<AtomicI32>,
-    checkpoint_pages: i32,
-    /// The length of the log at which a checkpoint is tried next.
-    next_checkpoint: i32,
-    /// A checkpoint was begun beside the writer; its rest is still to be moved here.
-    moved_beside: bool,
+    log: Moves,
     /// Set for ever by the first write whose outcome is unknown.
     refuse: Option<String>,
     /// Whether a deleted session may still hold records.
@@ -246,9 +249,36 @@ struct Thread {
     batches_since_step: u32,
 }
 
+/// When the log is moved into the database. All lengths are pages of the log.
+struct Moves {
+    /// What is moved beside the writer at once.
+    step_pages: i32,
+    /// A log of this length is to start anew.
+    long_pages: i32,
+    /// The length at which the next step is taken.
+    next_step: i32,
+    /// The length at which the rest is moved next.
+    next_rest: i32,
+    /// A step was begun and nothing else since.
+    moved_beside: bool,
+}
+
+impl Moves {
+    fn new(long_pages: u64) -> Moves {
+        let long_pages = i32::try_from(long_pages).unwrap_or(i32::MAX).max(1);
+        let step_pages = (long_pages / STEPS).max(1);
+        Moves { step_pages, long_pages, next_step: step_pages, next_rest: long_pages, moved_beside: false }
+    }
+
+    fn restarted(&mut self) {
+        self.next_step = self.step_pages;
+        self.next_rest = self.long_pages;
+    }
+}
+
 impl Thread {
     fn new(start: Start) -> Result<Thread, Error> {
-        let Start { mut conn, beside, path, clock, checkpoint_bytes, refuse } = start;
+        let Start { mut conn, beside, path, clock, checkpoint_bytes, refuse, database } = start;
         let log_pages = Arc::new(AtomicI32::new(0));
         let pages = Arc::clone(&log_pages);
         let sql = |e: rusqlite::Error| fault::report(&path, &e);
@@ -260,12 +290,9 @@ impl Thread {
         let page_bytes: u32 = conn.pragma_query_value(None, "page_size", |row| row.get(0)).map_err(sql)?;
         let last_ns = last_time(&conn).map_err(sql)?;
         let trash = refuse.is_none() && sweep::pending(&conn).map_err(sql)?;
-        let checkpoint_pages = i32::try_from(checkpoint_bytes / u64::from(page_bytes)).unwrap_or(i32::MAX).max(1);
         Ok(Thread {
-            checkpoint_pages,
-            next_checkpoint: checkpoint_pages,
-            checkpointer: Checkpointer::start(beside)?,
-            moved_beside: false,
+            log: Moves::new(checkpoint_bytes / u64::from(page_bytes)),
+            checkpointer: Checkpointer::start(beside, database)?,
             conn,
             path,
             clock,
@@ -397,8 +424,9 @@ impl Thread {
         kind
     }
 
-    /// Moves the log into the database once it is long enough: most of it beside the next commits,
-    /// the rest here. The commit after that starts the log anew, unless a reader still needs it.
+    /// Moves the log into the database: a step beside the next commits whenever it has grown by one, and
+    /// the rest here once it is long. The commit after that starts the log anew, unless a reader still
+    /// needs it. Small steps, because a commit waits for the disk to take what a step has written.
     fn checkpoint(&mut self) {
         if self.refuse.is_some() || self.checkpointer.is_running() {
             return;
@@ -408,24 +436,25 @@ impl Thread {
             return;
         }
         let pages = self.log_pages.load(Ordering::Relaxed);
-        if std::mem::take(&mut self.moved_beside) {
+        if pages < self.log.step_pages {
+            self.log.restarted();
+        }
+        let moved_beside = std::mem::take(&mut self.log.moved_beside);
+        if pages >= self.log.next_rest && moved_beside {
             // While a reader keeps the log from starting anew, trying after every commit is of no use.
-            self.next_checkpoint = pages.saturating_add(self.checkpoint_pages / 4);
+            self.log.next_rest = pages.saturating_add(self.log.long_pages / 4);
             if let Err(e) = checkpoint::passive(&self.conn) {
                 self.log_not_moved(&e);
             }
-            return;
-        }
-        if pages < self.checkpoint_pages {
-            self.next_checkpoint = self.checkpoint_pages;
-        } else if pages >= self.next_checkpoint {
-            self.moved_beside = true;
+        } else if pages >= self.log.next_step.min(self.log.next_rest) {
+            self.log.next_step = pages.saturating_add(self.log.step_pages);
+            self.log.moved_beside = true;
             self.checkpointer.begin();
         }
     }
 
     fn log_not_moved(&mut self, e: &rusqlite::Error) {
-        self.moved_beside = false;
+        self.log.moved_beside = false;
         if fault::kind(e) == Kind::Fatal {
             self.rolled_back(e);
             return;
@@ -433,7 +462,8 @@ impl Thread {
         // Without room in the database the log grows instead: nothing is lost.
         tracing::warn!(file = %self.path.display(), error = %e, "the log could not be moved into the database");
         let pages = self.log_pages.load(Ordering::Relaxed);
-        self.next_checkpoint = pages.saturating_add(self.checkpoint_pages);
+        self.log.next_step = pages.saturating_add(self.log.long_pages);
+        self.log.next_rest = self.log.next_step;
     }
 
     /// One bounded step of dropping what deleted sessions hold.

@@ -8,7 +8,7 @@ use inspan_journal::{Error, Head, Journal, sqlite};
 use super::{file, folder, open, options, wal};
 use crate::suite::{append_to, head_after, new_session};
 
-const FRAME: usize = 24 + 4096;
+const FRAME: usize = 24 + 8192;
 
 /// The bytes of a database and of its log, taken while the store that wrote them was open.
 struct Taken {

@@ -97,6 +97,50 @@ async fn a_store_of_version_1_opens() {
     assert_eq!(store.turn_at(&"b".into(), 4).await.unwrap().unwrap().execution_id, "exec");
 }
 
+/// What version 1 found by an index, later ones find by links: they are made when the store is opened.
+#[tokio::test]
+async fn a_long_store_of_version_1_gets_its_links() {
+    let folder = folder();
+    let store = open(folder.path());
+    for uid in ["a", "b", "empty"] {
+        store.create(new_session(uid, "p")).await.unwrap();
+    }
+    for _ in 0..25 {
+        for uid in ["a", "b"] {
+            let head = store.session(&uid.into()).await.unwrap().unwrap().head;
+            store.append(append_to(uid, head, &["{}"; 3])).await.unwrap();
+        }
+    }
+    let before = store.records(&"b".into(), 1, 99, 99).await.unwrap();
+    drop(store);
+    let conn = rusqlite::Connection::open(file(folder.path())).unwrap();
+    conn.execute_batch(
+        "ALTER TABLE records RENAME TO linked;
+         CREATE TABLE records (id INTEGER PRIMARY KEY, session INTEGER NOT NULL, seq INTEGER NOT NULL,
+           fence INTEGER NOT NULL, ts_ms INTEGER NOT NULL, prev_hash BLOB, content_hash BLOB NOT NULL,
+           event BLOB NOT NULL, UNIQUE (session, seq)) STRICT;
+         INSERT INTO records SELECT id, session, seq, fence, ts_ms, prev_hash, content_hash, event FROM linked;
+         DROP TABLE linked; DROP TABLE landmarks; ALTER TABLE heads DROP COLUMN last_id;
+         DELETE FROM migrations WHERE version > 1",
+    )
+    .unwrap();
+    drop(conn);
+    let store = open(folder.path());
+    assert_eq!(store.records(&"b".into(), 1, 99, 99).await.unwrap(), before);
+    assert_eq!(store.records(&"b".into(), 40, 41, 99).await.unwrap(), before[39..41]);
+    for uid in ["b", "empty"] {
+        let head = store.session(&uid.into()).await.unwrap().unwrap().head;
+        store.append(append_to(uid, head, &["{}"])).await.unwrap();
+    }
+    let whole = store.records(&"b".into(), 1, 99, 99).await.unwrap();
+    assert_eq!((&whole[..75], whole.len()), (&before[..], 76));
+    drop(store);
+    let conn = rusqlite::Connection::open(file(folder.path())).unwrap();
+    let count = |sql: &str| conn.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+    assert_eq!(count("SELECT count(*) FROM landmarks"), 4, "two in each session: no read had to scan");
+    assert_eq!(count("SELECT count(*) FROM records WHERE prev_id = 0"), 3);
+}
+
 /// A copy that is taken while appends go on is one committed state.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backup_is_a_consistent_copy() {
@@ -181,7 +225,7 @@ async fn opening_costs_the_same_with_many_sessions() {
             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {sessions}) \
              INSERT INTO sessions (uid, life, project, create_ns, parent, fork_seq, reads_to, info) \
              SELECT 's' || i, 0, 'p', i, NULL, 0, 0, x'' FROM n; \
-             INSERT INTO heads SELECT key, 0, NULL, 0, 0, 0, 0, NULL, x'' FROM sessions"
+             INSERT INTO heads (session, seq, fence, update_ns, compute, exec, scan) SELECT key, 0, 0, 0, 0, 0, x'' FROM sessions"
         ))
         .unwrap();
         drop(conn);

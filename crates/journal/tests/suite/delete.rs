@@ -64,6 +64,21 @@ pub(crate) async fn what_a_fork_reads_stays(bed: Bed) {
     assert_eq!(bed.fork("c", 2, &["d"]).await.unwrap()[0].head.seq, 3);
 }
 
+pub(crate) async fn a_fork_keeps_its_part_of_a_long_session(bed: Bed) {
+    bed.session_of("a", 100).await;
+    for (child, at) in [("b", 31), ("c", 32), ("d", 70)] {
+        bed.fork("a", at, &[child]).await.unwrap();
+    }
+    let before = [bed.records("b").await, bed.records("c").await, bed.records("d").await];
+    delete(&bed, "a").await;
+    let bed = bed.reopen();
+    assert_eq!([bed.records("b").await, bed.records("c").await, bed.records("d").await], before);
+    delete(&bed, "d").await;
+    bed.grow("c", 40).await;
+    assert_eq!(bed.records("b").await, before[0]);
+    assert_eq!(bed.records("c").await[..33], before[1]);
+}
+
 pub(crate) async fn the_last_fork_takes_its_parents_along(bed: Bed) {
     bed.session_of("a", 3).await;
     let digest = append_blob(&bed, "a", "kept for the forks").await;

@@ -249,7 +249,7 @@ macro_rules! suite {
                 the_hash_covers_neither_fence_nor_time_nor_session,
             ],
             read: [
-                records_keep_to_limit_and_range, an_answer_keeps_to_its_bytes, a_lying_hash_is_found_when_it_is_read,
+                records_keep_to_limit_and_range, any_part_of_a_long_session_reads, an_answer_keeps_to_its_bytes, a_lying_hash_is_found_when_it_is_read,
                 the_turn_of_a_seq_is_the_last_that_starts_before, reopening_gives_the_same,
             ],
             list: [
@@ -267,7 +267,7 @@ macro_rules! suite {
                 a_deleted_session_is_gone_and_its_uid_taken, what_a_fork_reads_stays, the_last_fork_takes_its_parents_along,
                 a_fork_below_keeps_less, blobs_nobody_names_go, blobs_are_seen_through_the_lineage_only,
                 a_payload_between_put_and_append_stays, requests_nobody_carries_go, a_base_stays_for_its_differences,
-                a_long_session_is_dropped,
+                a_long_session_is_dropped, a_fork_keeps_its_part_of_a_long_session,
             ],
             request: [
                 a_request_is_kept_byte_for_byte, a_request_that_lies_is_refused, random_edits_come_back,

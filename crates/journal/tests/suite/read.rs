@@ -25,6 +25,27 @@ pub(crate) async fn records_keep_to_limit_and_range(bed: Bed) {
     }
 }
 
+/// Sessions that grow side by side, so that neither lies in one piece.
+pub(crate) async fn any_part_of_a_long_session_reads(bed: Bed) {
+    bed.session_of("a", 1).await;
+    bed.session_of("b", 1).await;
+    for count in 1..=13 {
+        bed.grow("a", count).await;
+        bed.grow("b", 3).await;
+    }
+    let bed = bed.reopen();
+    bed.grow("a", 5).await;
+    let whole = bed.records("a").await;
+    assert_eq!(whole.len(), 97);
+    for from in 1..=97 {
+        for to in from..=97 {
+            let part = bed.journal.records(&"a".into(), from, to, 50).await.unwrap();
+            let end = to.min(from + 49) as usize;
+            assert_eq!(part, whole[from as usize - 1..end], "{from} to {to}");
+        }
+    }
+}
+
 pub(crate) async fn an_answer_keeps_to_its_bytes(bed: Bed) {
     bed.create("a").await;
     let mebibyte = format!("{{\"text\":\"{}\"}}", "x".repeat(1024 * 1024));
