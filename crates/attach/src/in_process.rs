@@ -39,7 +39,7 @@ impl Harness for InProcess {
 async fn contained<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     match AssertUnwindSafe(work).catch_unwind().await {
         Ok(outcome) => outcome,
-        Err(payload) => Err(Failure(format!("the harness panicked: {}", panic_text(payload.as_ref())))),
+        Err(payload) => Err(Failure::Failed(format!("the harness panicked: {}", panic_text(payload.as_ref())))),
     }
 }
 
@@ -55,7 +55,7 @@ fn panic_text(payload: &(dyn Any + Send)) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use inspan_harness::{History, ModelRequest, ModelResponse, SinkError};
+    use inspan_harness::{History, ModelRequest, ModelResponse, SinkError, ToolReply};
 
     use super::*;
 
@@ -70,7 +70,7 @@ mod tests {
         async fn output(&self, _: &str) -> Result<(), SinkError> {
             Ok(())
         }
-        async fn tool(&self, _: v1::ToolCall) -> Result<v1::ToolResult, SinkError> {
+        async fn tool(&self, _: v1::ToolCall) -> Result<ToolReply, SinkError> {
             Err(SinkError::Fatal("no tool".to_owned()))
         }
         async fn report(&self, _: v1::ToolResult) -> Result<(), SinkError> {
@@ -97,7 +97,7 @@ mod tests {
                 "literal" => panic!("a plain text"),
                 "formatted" => panic!("turn {} broke", 7),
                 "value" => std::panic::panic_any(7_u8),
-                "failure" => Err(Failure("said no".to_owned())),
+                "failure" => Err(Failure::Failed("said no".to_owned())),
                 _ => Ok(()),
             }
         }
@@ -118,7 +118,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_is_the_turns_failure() {
-        let failed = |text: &str| Err(Failure(text.to_owned()));
+        let failed = |text: &str| Err(Failure::Failed(text.to_owned()));
         assert_eq!(run("literal").await, failed("the harness panicked: a plain text"));
         assert_eq!(run("formatted").await, failed("the harness panicked: turn 7 broke"));
         assert_eq!(run("value").await, failed("the harness panicked: without a text"));
@@ -129,7 +129,7 @@ mod tests {
     #[tokio::test]
     async fn a_panic_in_describe_is_a_failure_too() {
         let failed = InProcess::new(Fragile("describe")).describe().await.expect_err("it panicked");
-        assert!(failed.0.starts_with("the harness panicked: "), "{failed}");
+        assert!(failed.to_string().starts_with("the harness panicked: "), "{failed}");
         assert_eq!(InProcess::new(Fragile("")).describe().await.expect("it is well").id, "fragile");
     }
 }

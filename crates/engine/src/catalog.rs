@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use inspan_harness::Harness;
 
-use crate::Model;
+use crate::{Executor, Model};
 
 /// A harness under its registry name, with what its effects go to.
 #[derive(Clone)]
@@ -15,6 +15,8 @@ pub struct Agent {
     pub harness: Arc<dyn Harness>,
     /// Where its model calls go.
     pub model: Arc<dyn Model>,
+    /// Where its tool calls go; without one they are recorded and refused (R-TOOL-4).
+    pub executor: Option<Arc<dyn Executor>>,
     /// Whether its runtime can keep the memory of a process (R-CAP-1).
     pub memory_snapshot: bool,
 }

@@ -76,7 +76,7 @@ impl Engine {
         let verdict = match (closed.latch, outcome) {
             (Some(latched), _) => Err(latched),
             (None, Outcome::Ended(Ok(()))) => Ok(()),
-            (None, Outcome::Ended(Err(failure))) => Err(Error::HarnessFailed(failure.0)),
+            (None, Outcome::Ended(Err(failure))) => Err(Error::HarnessFailed(failure.to_string())),
             (None, Outcome::Canceled(reason)) => Err(Error::Canceled(reason)),
             (None, Outcome::Deadline) => Err(Error::DeadlineExceeded),
         };

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::future::{Either, select};
+use inspan_harness::Failure;
 use inspan_journal::{FenceRule, Journal, NewSession, Session};
 use inspan_wire::{SessionUid, v1};
 
@@ -159,7 +160,10 @@ impl Engine {
         let limit = rim.sleep_until(rim.now_ns().saturating_add(self.inner.limits.describe_ns_max));
         let failed = |cause: String| Error::HarnessNotDescribed { harness: agent.name.clone(), cause };
         let descriptor = match select(agent.harness.describe(), limit).await {
-            Either::Left((answer, _)) => answer.map_err(|f| failed(f.0))?,
+            Either::Left((answer, _)) => answer.map_err(|failure| match failure {
+                Failure::Unavailable(cause) => failed(cause),
+                failure => Error::HarnessDescribeFailed { harness: agent.name.clone(), cause: failure.to_string() },
+            })?,
             Either::Right(_) => return Err(failed("no answer in time".to_owned())),
         };
         let needs_memory = descriptor.capabilities.as_ref().map(v1::Capabilities::resumability)

@@ -67,7 +67,15 @@ pub enum Error {
         /// What it says now.
         served: String,
     },
-    /// The harness could not say what it is.
+    /// The harness was asked what it is and failed (R-REMOTE-2).
+    #[error("harness {harness} failed to describe itself: {cause}")]
+    HarnessDescribeFailed {
+        /// The harness.
+        harness: String,
+        /// Why.
+        cause: String,
+    },
+    /// The harness could not be reached to say what it is (R-REMOTE-2).
     #[error("harness {harness} could not be described: {cause}")]
     HarnessNotDescribed {
         /// The harness.
@@ -166,6 +174,7 @@ impl Error {
             Error::Journal(J::Damaged { .. } | J::Io(_))
             | Error::ReplayDiverged { .. }
             | Error::ReplayInvokedModel
+            | Error::HarnessDescribeFailed { .. }
             | Error::HarnessFailed(_) => Code::Internal,
         }
     }

@@ -86,10 +86,10 @@ impl Past {
 impl HistorySource for Past {
     async fn page(&self, from: usize) -> Result<Vec<Arc<v1::Event>>, Failure> {
         let seq = i64::try_from(from).expect("a history is no longer than its journal") + 1;
-        let mut page = self.events(seq).await.map_err(|e| Failure(e.to_string()))?;
+        let mut page = self.events(seq).await.map_err(|e| Failure::Failed(e.to_string()))?;
         for event in &mut page {
             if payload::is_named(event) {
-                *event = self.whole(event).await.map_err(|e| Failure(e.to_string()))?;
+                *event = self.whole(event).await.map_err(|e| Failure::Failed(e.to_string()))?;
             }
         }
         Ok(page)

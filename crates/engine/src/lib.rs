@@ -27,6 +27,7 @@ mod rim;
 pub mod scan;
 mod sink;
 pub mod tape;
+mod tool;
 mod warm;
 mod writer;
 
@@ -39,3 +40,4 @@ pub use model::{Completion, Model, ModelError};
 pub use observe::Observer;
 pub use rerun::Rerun;
 pub use rim::Rim;
+pub use tool::{Action, Executor, Policy, ReplayRule, ToolError, ToolRun, Verdict};

@@ -126,7 +126,7 @@ impl Engine {
         if let Some(latched) = closed.latch {
             return Err(latched);
         }
-        result.map_err(|f| Error::HarnessFailed(f.0))?;
+        result.map_err(|f| Error::HarnessFailed(f.to_string()))?;
         total.executions += 1;
         total.effects += closed.consumed;
         total.outputs.extend(closed.outputs);

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use inspan_harness::{ModelRequest, ModelResponse, Sink, SinkError};
+use inspan_harness::{ModelRequest, ModelResponse, Sink, SinkError, ToolReply};
 use inspan_wire::v1::{self, EventKind, event::Body};
 use inspan_wire::{Digest, SessionUid, hex, input};
 use tokio::sync::Mutex;
@@ -313,12 +313,12 @@ impl Sink for TurnSink {
         }
     }
 
-    async fn tool(&self, call: v1::ToolCall) -> Result<v1::ToolResult, SinkError> {
+    async fn tool(&self, call: v1::ToolCall) -> Result<ToolReply, SinkError> {
         let mut state = self.state.lock().await;
         const NO_EXECUTOR: &str = "this host has no tool executor";
         match self.step(&mut state, Asked::Tool(&call)).await? {
             Step::Serve(entry) => match &self.served(&mut state, &entry).await?.body {
-                Some(Body::Result(result)) => Ok(result.clone()),
+                Some(Body::Result(result)) => Ok(result.clone().into()),
                 _ => Err(SinkError::Fatal("a recorded tool result has no payload".to_owned())),
             },
             // R-TOOL-4: the intent is on record, nothing was done.

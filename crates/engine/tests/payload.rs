@@ -47,7 +47,7 @@ impl Harness for Courier {
         let mut fails = self.fails.lock().unwrap();
         if *fails > 0 {
             *fails -= 1;
-            return Err(Failure("once".to_owned()));
+            return Err(Failure::Failed("once".to_owned()));
         }
         Ok(())
     }

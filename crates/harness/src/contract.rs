@@ -43,20 +43,51 @@ pub enum SinkError {
     /// This operation failed and the turn may go on: a provider or a tool said no.
     #[error("{0}")]
     Handleable(String),
+    /// The turn waits for a person and goes on when the decision is there: return, and call nothing further.
+    /// What follows is driven from the journal, in this process or in another one.
+    #[error("the turn waits for a decision on tool call {}", .0.tool_call_id)]
+    Parked(v1::ApprovalRef),
     /// The turn is over, whatever the harness does next: it diverged from its record, was
-    /// cancelled, waits for a person, or its journal could not be written.
+    /// cancelled, or its journal could not be written.
     #[error("{0}")]
     Fatal(String),
 }
 
 /// Why a turn failed. The text goes to the caller and into the journal: no secrets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Failure(pub String);
+pub enum Failure {
+    /// The harness failed.
+    #[error("{0}")]
+    Failed(String),
+    /// The harness cannot be reached now, and a later try may succeed: before a turn the host answers UNAVAILABLE.
+    #[error("{0}")]
+    Unavailable(String),
+    /// It did not fail: it stopped at a gate, as [`SinkError::Parked`] asked.
+    #[error("the turn waits for a decision")]
+    Parked,
+}
 
 impl From<SinkError> for Failure {
     fn from(e: SinkError) -> Failure {
-        Failure(e.to_string())
+        match e {
+            SinkError::Parked(_) => Failure::Parked,
+            SinkError::Handleable(text) | SinkError::Fatal(text) => Failure::Failed(text),
+        }
+    }
+}
+
+/// What the host answers to a tool call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolReply {
+    /// The result; a tool that failed says so with `is_error`.
+    pub result: v1::ToolResult,
+    /// The decision that the result followed, for a call that asked for one.
+    pub decision: Option<v1::ApprovalResult>,
+}
+
+impl From<v1::ToolResult> for ToolReply {
+    fn from(result: v1::ToolResult) -> ToolReply {
+        ToolReply { result, decision: None }
     }
 }
 
@@ -86,8 +117,9 @@ pub trait Sink: Send + Sync {
     /// Records output that no model made. Do not repeat a completion here: it is recorded already.
     async fn output(&self, text: &str) -> Result<(), SinkError>;
 
-    /// Has the host run a tool and waits for its result.
-    async fn tool(&self, call: v1::ToolCall) -> Result<v1::ToolResult, SinkError>;
+    /// Has the host run a tool and waits for its result. With [`v1::Mediation::RequiresApproval`], or when the
+    /// host's policy says so, the first answer is [`SinkError::Parked`].
+    async fn tool(&self, call: v1::ToolCall) -> Result<ToolReply, SinkError>;
 
     /// Records the result of a tool that the harness ran itself.
     async fn report(&self, result: v1::ToolResult) -> Result<(), SinkError>;

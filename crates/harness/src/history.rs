@@ -78,7 +78,7 @@ impl Reader {
         let mut page = self.history.source.page(self.position).await?;
         page.truncate(self.history.len - self.position);
         if page.is_empty() {
-            return Err(Failure("the history ended early".to_owned()));
+            return Err(Failure::Failed("the history ended early".to_owned()));
         }
         self.position += page.len();
         Ok(page)

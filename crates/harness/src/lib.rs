@@ -10,7 +10,7 @@ pub mod contract;
 pub mod history;
 pub mod reference;
 
-pub use contract::{Failure, Harness, ModelRequest, ModelResponse, Sink, SinkError, Start};
+pub use contract::{Failure, Harness, ModelRequest, ModelResponse, Sink, SinkError, Start, ToolReply};
 pub use history::{History, HistorySource};
 
 pub use async_trait::async_trait;

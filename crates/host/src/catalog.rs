@@ -56,7 +56,13 @@ impl Static {
 /// A harness in this process under `name`. Nothing here keeps the memory of a process, so a harness
 /// that needs that is refused when it is placed (R-CAP-1).
 pub fn in_process(name: &str, harness: impl Harness, model: Arc<dyn Model>) -> Agent {
-    Agent { name: name.to_owned(), harness: Arc::new(InProcess::new(harness)), model, memory_snapshot: false }
+    Agent {
+        name: name.to_owned(),
+        harness: Arc::new(InProcess::new(harness)),
+        model,
+        executor: None,
+        memory_snapshot: false,
+    }
 }
 
 impl Catalog for Static {

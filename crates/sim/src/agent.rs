@@ -51,7 +51,7 @@ impl Harness for Player {
         if self.world.fault(self.world.weather.describe) {
             let how = self.world.rng().below(3);
             match how {
-                0 => return Err(Failure("it cannot say".to_owned())),
+                0 => return Err(Failure::Failed("it cannot say".to_owned())),
                 // Only where a recorded version guards: a turn that began on it could never be resumed.
                 1 if self.world.with_op(|op| op.kind != Kind::Exec).unwrap_or(false) => {
                     "other".clone_into(&mut version)
@@ -131,7 +131,7 @@ impl Turn<'_> {
                 self.out(&digest(&last)).await?;
             }
             "flaky" => self.flaky(at, rest.parse().unwrap_or_default())?,
-            _ => return Err(Failure(format!("move {verb} fails"))),
+            _ => return Err(Failure::Failed(format!("move {verb} fails"))),
         }
         Ok(())
     }
@@ -153,7 +153,7 @@ impl Turn<'_> {
                 self.last = response.message.clone();
             }
             Err(SinkError::Handleable(_)) => self.effects += 1,
-            Err(SinkError::Fatal(_)) => {}
+            Err(SinkError::Fatal(_) | SinkError::Parked(_)) => {}
         }
         answer
     }
@@ -197,7 +197,7 @@ impl Turn<'_> {
 
     async fn retry(&mut self, rest: &str) -> Result<(), Failure> {
         let (count, text) = rest.split_once(' ').unwrap_or(("1", rest));
-        let mut result = Err(Failure("it never answered".to_owned()));
+        let mut result = Err(Failure::Failed("it never answered".to_owned()));
         for _ in 0..count.parse().unwrap_or(1) {
             match handled(self.ask(text).await) {
                 Ok(None) => {}
@@ -263,7 +263,7 @@ impl Turn<'_> {
         let count = flaked.entry((self.start.execution_id.clone(), at)).or_default();
         if *count < times {
             *count += 1;
-            return Err(Failure(format!("flaky for the {count}. time")));
+            return Err(Failure::Failed(format!("flaky for the {count}. time")));
         }
         Ok(())
     }

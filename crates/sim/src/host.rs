@@ -38,7 +38,8 @@ impl Host {
             let streams = *name == "streaming";
             let provider = Arc::new(Provider { world: world.clone(), streams, calls: calls.clone() });
             let harness = Arc::new(Player { world: world.clone(), provider: provider.clone() });
-            let agent = Agent { name: (*name).to_owned(), harness, model: provider, memory_snapshot: false };
+            let agent =
+                Agent { name: (*name).to_owned(), harness, model: provider, executor: None, memory_snapshot: false };
             (*name, Arc::new(agent))
         });
         let catalog = Arc::new(Names(agents.collect()));

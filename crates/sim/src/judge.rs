@@ -162,6 +162,7 @@ impl Case<'_> {
                 | Error::Stopping
                 | Error::Busy(_)
                 | Error::HarnessNotDescribed { .. }
+                | Error::HarnessDescribeFailed { .. }
         );
         let gone = self.mirror.is_none_or(|m| m.deleted);
         outside || gone || self.op.faults > 0 || self.oracle.is_overtaken(self.op)

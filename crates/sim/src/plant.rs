@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::Mutex;
 
 use async_trait::async_trait;
-use inspan_harness::{ModelRequest, ModelResponse, Sink, SinkError};
+use inspan_harness::{ModelRequest, ModelResponse, Sink, SinkError, ToolReply};
 use inspan_journal::{
     Append, Appended, Blobs, Error, FenceRule, Fork, Import, Journal, ListQuery, NewSession, Page, Record, Session,
     TurnMark,
@@ -201,7 +201,7 @@ impl Sink for Guessing<'_> {
         }
     }
 
-    async fn tool(&self, call: v1::ToolCall) -> Result<v1::ToolResult, SinkError> {
+    async fn tool(&self, call: v1::ToolCall) -> Result<ToolReply, SinkError> {
         self.0.tool(call).await
     }
 

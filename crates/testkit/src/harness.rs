@@ -94,16 +94,16 @@ async fn step(verb: &str, rest: &str, start: &Start, sink: &dyn Sink, last: &mut
         "out" => sink.output(rest).await?,
         "report" => sink.report(v1::ToolResult { id: rest.to_owned(), ..Default::default() }).await?,
         "usage" => {
-            let input_tokens = rest.parse().map_err(|_| Failure(format!("usage {rest}: not a number")))?;
+            let input_tokens = rest.parse().map_err(|_| Failure::Failed(format!("usage {rest}: not a number")))?;
             sink.usage(v1::Usage { model: "m".to_owned(), input_tokens, ..Default::default() }).await?;
         }
         "tool" => drop(sink.tool(call(rest, v1::Mediation::ControllerMediated)).await?),
         "trytool" => handled(sink.tool(call(rest, v1::Mediation::ControllerMediated)).await)?,
         "unmediated" => handled(sink.tool(call(rest, v1::Mediation::InHarnessReported)).await)?,
         "past" => past(start, sink).await?,
-        "fail" => return Err(Failure(rest.to_owned())),
+        "fail" => return Err(Failure::Failed(rest.to_owned())),
         "hang" => std::future::pending().await,
-        other => return Err(Failure(format!("no move {other}"))),
+        other => return Err(Failure::Failed(format!("no move {other}"))),
     }
     Ok(())
 }
@@ -124,11 +124,11 @@ fn handled<T>(result: Result<T, SinkError>) -> Result<(), Failure> {
 
 async fn retry(rest: &str, sink: &dyn Sink, last: &mut String) -> Result<(), Failure> {
     let (count, text) = rest.split_once(' ').unwrap_or((rest, ""));
-    let count: u32 = count.parse().map_err(|_| Failure(format!("retry {rest}: not a number")))?;
-    let mut result = Err(Failure("retried zero times".to_owned()));
+    let count: u32 = count.parse().map_err(|_| Failure::Failed(format!("retry {rest}: not a number")))?;
+    let mut result = Err(Failure::Failed("retried zero times".to_owned()));
     for _ in 0..count {
         match ask(sink, text).await {
-            Err(SinkError::Handleable(e)) => result = Err(Failure(e)),
+            Err(SinkError::Handleable(e)) => result = Err(Failure::Failed(e)),
             answer => {
                 *last = answer?;
                 return Ok(());

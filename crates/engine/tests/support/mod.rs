@@ -227,8 +227,13 @@ impl World {
         model: Arc<Fake>,
     ) -> World {
         let agents = harnesses.iter().map(|(name, harness)| {
-            let agent =
-                Agent { name: name.clone(), harness: harness.clone(), model: model.clone(), memory_snapshot: false };
+            let agent = Agent {
+                name: name.clone(),
+                harness: harness.clone(),
+                model: model.clone(),
+                executor: None,
+                memory_snapshot: false,
+            };
             (name.clone(), Arc::new(agent))
         });
         let default = harnesses.first().map(|(n, _)| n.clone()).unwrap_or_default();

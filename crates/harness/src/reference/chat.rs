@@ -66,15 +66,15 @@ fn system_prompt(config: &[u8]) -> Result<Option<String>, Failure> {
         return Ok(None);
     }
     let value: serde_json::Value =
-        serde_json::from_slice(config).map_err(|_| Failure("chat config is not one JSON value".to_owned()))?;
+        serde_json::from_slice(config).map_err(|_| Failure::Failed("chat config is not one JSON value".to_owned()))?;
     let serde_json::Value::Object(object) = value else {
-        return Err(Failure("chat config is not a JSON object".to_owned()));
+        return Err(Failure::Failed("chat config is not a JSON object".to_owned()));
     };
     match object.get("system_prompt") {
         None => Ok(None),
         Some(serde_json::Value::String(s)) if s.is_empty() => Ok(None),
         Some(serde_json::Value::String(s)) => Ok(Some(s.clone())),
-        Some(_) => Err(Failure("chat config: system_prompt is not a string".to_owned())),
+        Some(_) => Err(Failure::Failed("chat config: system_prompt is not a string".to_owned())),
     }
 }
 
