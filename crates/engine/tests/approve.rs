@@ -1,9 +1,12 @@
 //! Approval gates: how a turn parks, how it is decided, how it goes on.
 
+#[path = "support/cut.rs"]
+mod cut;
 mod support;
 
 use std::sync::Arc;
 
+use cut::{Cut, Side};
 use inspan_engine::{Code, Error, ForkArgs, ReplayRule};
 use inspan_wire::v1::{self, EventKind, ExecState, event::Body, tool_result};
 use inspan_wire::{SessionUid, parse};
@@ -352,7 +355,7 @@ async fn a_lost_request_is_repaired() {
     assert_eq!(tool(&w).count(), 1);
 }
 
-/// R-APPR-8 to R-APPR-11, R-APPR-13, R-APPR-31: evidence that does not fit together stops the turn before its harness
+/// R-APPR-8, R-APPR-9, R-APPR-10, R-APPR-11, R-APPR-13, R-APPR-31: evidence that does not fit together stops the turn before its harness
 /// runs.
 #[tokio::test]
 async fn bad_evidence_is_refused() {
@@ -453,6 +456,10 @@ async fn a_fork_does_not_inherit_the_decision() {
     w.exec(&child, "model a").await.unwrap();
     decide(&w, &s, &asked, true).await;
     w.engine.resume(&s).await.unwrap();
+    // R-APPR-14: what a child shows is what its own part of the journal says.
+    let child = uid(&w.engine.fork(&s, ForkArgs { at_seq: 2, ..Default::default() }).await.unwrap()[0]);
+    let view = w.engine.session(&child).await.unwrap();
+    assert_eq!((view.last_seq, view.exec_state(), view.pending_approval), (3, ExecState::ExecFailed, None));
     // With its receipt it is served.
     let child = uid(&w.engine.fork(&s, ForkArgs { at_seq: 7, ..Default::default() }).await.unwrap()[0]);
     w.engine.resume(&child).await.unwrap();
@@ -468,6 +475,19 @@ async fn only_the_last_turn_waits() {
     assert_eq!(w.engine.session(&s).await.unwrap().pending_approval, None);
     w.engine.resume(&s).await.unwrap();
     assert_eq!((w.model.count(), tool(&w).count()), (1, 0));
+}
+
+/// R-APPR-21: a journal that another host has moved on takes no decision.
+#[tokio::test]
+async fn a_decision_that_comes_too_late_is_aborted() {
+    let w = world();
+    let (s, asked) = parked(&w, "gate c k").await;
+    let before = w.records(&s).await.len();
+    let overtaken = Cut::new(w.journal.clone(), 0, Side::Overtaken);
+    let late = World::over(overtaken, w.hand.clone(), Vec::new(), w.model.clone());
+    let refused = late.engine.approve(&decision(&s, &asked, true)).await.unwrap_err();
+    assert_eq!((refused.code(), w.records(&s).await.len()), (Code::Aborted, before + 1), "{refused}");
+    assert!(w.engine.session(&s).await.unwrap().pending_approval.is_some());
 }
 
 /// Of many decisions at once one stands, and all the same ones get it.

@@ -104,7 +104,12 @@ const ROWS: &[Row] = &[
         fails: 0,
         ops: &[Op::Exec("gate c k"), Op::Decide(true), Op::Resume, Op::Exec("model a; tool c k2")],
     },
-    Row { name: "a tool whose failure would be handled", streams: false, fails: 0, ops: &[Op::Exec("trytool c k; model a")] },
+    Row {
+        name: "a tool whose failure would be handled",
+        streams: false,
+        fails: 0,
+        ops: &[Op::Exec("trytool c k; model a")],
+    },
 ];
 
 /// A run up to its crash, or to its end.

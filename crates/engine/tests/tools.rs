@@ -5,6 +5,7 @@ mod support;
 use std::sync::Arc;
 
 use inspan_engine::{Action, Code, Policy, ReplayRule, ToolRun, Verdict};
+use inspan_harness::{Failure, Harness, Sink, Start};
 use inspan_testkit::harness::Moves;
 use inspan_wire::v1::{self, EventKind, event::Body, tool_result};
 use inspan_wire::{SessionUid, parse};
@@ -139,6 +140,44 @@ async fn effects_are_told_apart_by_session_and_key() {
     let child = support::uid(&w.engine.fork(&a, Default::default()).await.unwrap()[0]);
     w.exec(&child, "tool c k").await.unwrap();
     assert_eq!((tool(&w).count(), tool(&w).effects()), (3, 3));
+}
+
+/// R-CAS-3: no tool runs without a session to tell its effects apart by: a request that names none gets one.
+#[tokio::test]
+async fn a_tool_always_runs_for_a_session() {
+    let w = world(ReplayRule::Keyed);
+    let view = w.exec_request(v1::ExecRequest { session: String::new(), ..support::request(&"".into(), "tool c k") });
+    let session = support::uid(&view.await.unwrap());
+    assert!(!session.as_str().is_empty());
+    let call = v1::ToolCall { idempotency_key: "k".to_owned(), ..Default::default() };
+    let run = ToolRun { session, call, again: false };
+    assert_eq!(tool(&w).runs.lock().unwrap()[0].0, run.effect_key());
+}
+
+/// R-TOOL-17: what an argument is worth is the tool's to judge, not the host's.
+#[tokio::test]
+async fn odd_arguments_are_recorded_and_passed_on() {
+    struct Odd;
+    #[inspan_harness::async_trait]
+    impl Harness for Odd {
+        async fn describe(&self) -> Result<v1::HarnessDescriptor, Failure> {
+            Moves::default().describe().await
+        }
+        async fn run(&self, _: Start, sink: &dyn Sink) -> Result<(), Failure> {
+            let number = |n| prost_types::Value { kind: Some(prost_types::value::Kind::NumberValue(n)) };
+            let fields = [("big", number(1e308)), ("beyond 2^53", number(9_007_199_254_740_993.0)), ("", number(-0.0))];
+            let args = prost_types::Struct { fields: fields.map(|(k, v)| (k.to_owned(), v)).into() };
+            let mediation = v1::Mediation::ControllerMediated.into();
+            let call =
+                v1::ToolCall { args: Some(args), mediation, idempotency_key: "k".to_owned(), ..Default::default() };
+            sink.tool(call).await?;
+            Ok(())
+        }
+    }
+    let w = world(ReplayRule::Keyed).restart_with(vec![("odd".to_owned(), Arc::new(Odd))]);
+    let s = w.create().await;
+    w.exec(&s, "x").await.unwrap();
+    assert_eq!((tool(&w).count(), w.engine.rerun(&s).await.unwrap().effects), (1, 2));
 }
 
 /// Rules by the call's id.
