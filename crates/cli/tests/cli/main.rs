@@ -10,3 +10,5 @@ mod recovery;
 mod reference;
 mod served;
 mod shell;
+#[cfg(unix)]
+mod terminal;
