@@ -3,9 +3,10 @@
 //! [`server`] binds and serves; [`host`] holds every operation once; `grpc` and `http` are its two
 //! spellings; [`hub`] lets any number of viewers follow a session; `guard` refuses who must not
 //! drive this host; [`openapi`] writes down the HTTP spelling. [`catalog`] and [`system`] are what
-//! the engine is given: harnesses, time and randomness.
+//! the engine is given: harnesses, time and randomness. [`config`] reads `inspan.toml`.
 
 pub mod catalog;
+pub mod config;
 mod exec;
 pub mod fault;
 mod grpc;
