@@ -12,6 +12,7 @@ use inspan_wire::v1::file_part::Source;
 use serde_json::Value;
 
 use super::outside::{self, ANSWER_BYTES_MAX, BodyError, Outside};
+use super::secrets::Secrets;
 use super::{Listed, json};
 use crate::config::{self, HttpTool};
 
@@ -19,6 +20,7 @@ use crate::config::{self, HttpTool};
 pub(super) struct Endpoint {
     tool: HttpTool,
     headers: HeaderMap,
+    secrets: Secrets,
     client: Arc<Outside>,
 }
 
@@ -29,10 +31,11 @@ impl Endpoint {
         env: &dyn Fn(&str) -> Option<String>,
         client: Arc<Outside>,
     ) -> Result<Endpoint, String> {
-        let mut headers = outside::headers(&tool.headers, env).map_err(|e| format!("tool {}: {e}", tool.name))?;
+        let (mut headers, secrets) =
+            outside::headers(&tool.headers, env).map_err(|e| format!("tool {}: {e}", tool.name))?;
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/*;q=0.9, */*;q=0.5"));
-        Ok(Endpoint { tool, headers, client })
+        Ok(Endpoint { tool, headers, secrets, client })
     }
 
     pub(super) fn rule(&self) -> ReplayRule {
@@ -90,7 +93,11 @@ impl Endpoint {
             return Err(ToolError::Unknown(self.say(&format!("is behind a proxy that answered {}", head.status))));
         }
         match outside::body(body, ANSWER_BYTES_MAX).await {
-            Ok(body) => Ok(self.result(head.status, &outside::media_type(&head.headers), body)),
+            Ok(body) => {
+                let mut result = self.result(head.status, &outside::media_type(&head.headers), body);
+                self.secrets.mask_result(&mut result);
+                Ok(result)
+            }
             Err(BodyError::TooLarge) => Ok(v1::ToolResult {
                 is_error: true,
                 error: self.say(&format!("answered with more than {ANSWER_BYTES_MAX} bytes: have it answer less")),

@@ -8,6 +8,7 @@ mod json;
 mod mcp;
 mod outside;
 mod policy;
+mod secrets;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

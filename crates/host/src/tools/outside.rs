@@ -10,6 +10,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use inspan_models::http::{Connector, tls};
 
+use super::secrets::Secrets;
 use crate::config::Headers;
 
 /// For name lookup, connection and TLS together.
@@ -38,19 +39,20 @@ pub(super) fn client(https: bool) -> Result<Outside, String> {
     Ok(builder.build(Connector::new(tls, CONNECT_TIMEOUT)))
 }
 
-/// The headers of every request to one place, with the secrets in them. Values are marked as sensitive, so that `Debug`
-/// does not show them.
+/// The headers of every request to one place with the secrets in them, and the secrets by themselves. Values are marked
+/// as sensitive, so that `Debug` does not show them.
 ///
 /// # Errors
 /// A variable is not set, a file cannot be read, or a secret cannot be put into a header; the text never shows it.
-pub(super) fn headers(from: &Headers, env: &dyn Fn(&str) -> Option<String>) -> Result<HeaderMap, String> {
-    let mut headers = HeaderMap::new();
+pub(super) fn headers(from: &Headers, env: &dyn Fn(&str) -> Option<String>) -> Result<(HeaderMap, Secrets), String> {
+    let (mut headers, mut secrets) = (HeaderMap::new(), Vec::new());
     headers.insert(USER_AGENT, HeaderValue::from_static(concat!("inspan/", env!("CARGO_PKG_VERSION"))));
     for (header, name) in &from.env {
         let name = name.as_str();
         let value =
             env(name).ok_or_else(|| format!("the environment variable {name} is not set: set it and start again"))?;
         headers.insert(header.clone(), sensitive(value.trim(), &format!("the environment variable {name}"))?);
+        secrets.push(value.trim().to_owned());
     }
     if let Some(file) = &from.key_file {
         let shown = file.display();
@@ -60,8 +62,9 @@ pub(super) fn headers(from: &Headers, env: &dyn Fn(&str) -> Option<String>) -> R
             return Err(format!("the key file {shown} is blank: put the key into it"));
         }
         headers.insert(AUTHORIZATION, sensitive(&format!("Bearer {token}"), &format!("the key file {shown}"))?);
+        secrets.push(token.to_owned());
     }
-    Ok(headers)
+    Ok((headers, Secrets::new(secrets)))
 }
 
 fn sensitive(value: &str, from: &str) -> Result<HeaderValue, String> {
@@ -128,7 +131,7 @@ mod tests {
     fn built(toml: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<HeaderMap, String> {
         let file =
             File::parse("t", &format!("[[tools.http]]\nname = \"t\"\nurl = \"http://h\"\n{toml}")).expect("sound");
-        headers(&file.tools.http[0].headers, env)
+        headers(&file.tools.http[0].headers, env).map(|(headers, _)| headers)
     }
 
     #[test]

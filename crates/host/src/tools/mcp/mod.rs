@@ -17,6 +17,7 @@ use rmcp::{RoleClient, ServiceExt as _};
 use tokio::sync::Mutex;
 
 use super::outside::{Outside, chain, one_line};
+use super::secrets::Secrets;
 use super::{Listed, json};
 use crate::config::{McpServer, Place};
 use process::Process;
@@ -38,6 +39,7 @@ type Client = RunningService<RoleClient, ClientConfig>;
 pub(super) struct Server {
     config: McpServer,
     reach: Reach,
+    secrets: Secrets,
     link: Mutex<Option<Arc<Link>>>,
 }
 
@@ -66,14 +68,18 @@ impl Server {
         env: &dyn Fn(&str) -> Option<String>,
         client: &Arc<Outside>,
     ) -> Result<Server, String> {
-        let reach = match &config.place {
+        let of = |e: String| format!("tool server {}: {e}", config.name);
+        let (reach, secrets) = match &config.place {
             Place::Command { command, env: set, env_from } => {
-                Process::new(&config.name, command, set, env_from, env).map(Reach::Process)
+                let (process, secrets) = Process::new(&config.name, command, set, env_from, env).map_err(of)?;
+                (Reach::Process(process), secrets)
             }
-            Place::Http { url, headers } => Endpoint::new(url, headers, env, client).map(Reach::Endpoint),
+            Place::Http { url, headers } => {
+                let (endpoint, secrets) = Endpoint::new(url, headers, env, client).map_err(of)?;
+                (Reach::Endpoint(endpoint), secrets)
+            }
         };
-        let reach = reach.map_err(|e| format!("tool server {}: {e}", config.name))?;
-        Ok(Server { config, reach, link: Mutex::new(None) })
+        Ok(Server { config, reach, secrets, link: Mutex::new(None) })
     }
 
     pub(super) fn name(&self) -> &str {
@@ -124,7 +130,10 @@ impl Server {
         // A future that is dropped here, by the bound or with the whole turn, tells the server so.
         let answered = tokio::time::timeout(self.config.timeout, link.client.call_tool_once(params)).await;
         Some(match answered {
-            Ok(answered) => self.judge(own, answered),
+            Ok(answered) => self.judge(own, answered).map(|mut result| {
+                self.secrets.mask_result(&mut result);
+                result
+            }),
             Err(_) => {
                 let seconds = self.config.timeout.as_secs_f64();
                 Err(ToolError::Unknown(self.say(&format!("gave no answer to {own} within {seconds} s"))))
@@ -212,7 +221,7 @@ impl Server {
 
     /// A fragment that says which server it is about.
     fn say(&self, what: &str) -> String {
-        format!("tool server {} {what}", self.config.name)
+        self.secrets.mask(format!("tool server {} {what}", self.config.name))
     }
 }
 

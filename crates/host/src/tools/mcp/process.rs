@@ -8,6 +8,7 @@ use rmcp::transport::TokioChildProcess;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::{ChildStderr, Command};
 
+use super::super::secrets::Secrets;
 use crate::config::EnvName;
 
 /// What every server gets of our own environment: where programs are, and where a package runner keeps its packages.
@@ -25,26 +26,30 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Collects the environment: what the configuration lists, and nothing else beside [`ALWAYS`].
+    /// Collects the environment: what the configuration lists, and nothing else beside [`ALWAYS`]. What is handed on from
+    /// our own counts as secret.
     pub(super) fn new(
         server: &str,
         command: &[String],
         set: &BTreeMap<EnvName, String>,
         from: &[EnvName],
         env: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Process, String> {
+    ) -> Result<(Process, Secrets), String> {
         let (program, arguments) = command.split_first().ok_or("the command is empty: name a program")?;
         let mut environment: Vec<(String, String)> =
             ALWAYS.iter().filter_map(|name| Some(((*name).to_owned(), env(name)?))).collect();
+        let mut secrets = Vec::new();
         for name in from {
             let name = name.as_str();
             let value = env(name).ok_or_else(|| {
                 format!("the environment variable {name} is not set: set it, or take it out of env_from")
             })?;
+            secrets.push(value.clone());
             environment.push((name.to_owned(), value));
         }
         environment.extend(set.iter().map(|(name, value)| (name.as_str().to_owned(), value.clone())));
-        Ok(Process { server: server.to_owned(), program: program.clone(), arguments: arguments.to_vec(), environment })
+        let (server, program) = (server.to_owned(), program.clone());
+        Ok((Process { server, program, arguments: arguments.to_vec(), environment }, Secrets::new(secrets)))
     }
 
     /// Starts it, in a process group of its own: a package runner and the server that it starts end together.

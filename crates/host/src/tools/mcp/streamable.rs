@@ -20,6 +20,7 @@ use rmcp::transport::streamable_http_client::{
 use sse_stream::{Sse, SseStream};
 
 use super::super::outside::{self, ANSWER_BYTES_MAX, BodyError, Outside, media_type};
+use super::super::secrets::Secrets;
 use crate::config::{Headers, Url};
 
 /// The session that a server gave us.
@@ -78,15 +79,17 @@ pub(super) fn failure(error: &ServiceError) -> Option<Failure<'_>> {
 }
 
 impl Endpoint {
-    /// Reads the secrets that `headers` names.
+    /// Reads the secrets that `headers` names; they are also given by themselves.
     pub(super) fn new(
         url: &Url,
         headers: &Headers,
         env: &dyn Fn(&str) -> Option<String>,
         client: &Arc<Outside>,
-    ) -> Result<Endpoint, String> {
-        let headers = outside::headers(headers, env)?;
-        Ok(Endpoint { url: url.to_string().into(), client: Requests { client: Arc::clone(client), headers } })
+    ) -> Result<(Endpoint, Secrets), String> {
+        let (headers, secrets) = outside::headers(headers, env)?;
+        let endpoint =
+            Endpoint { url: url.to_string().into(), client: Requests { client: Arc::clone(client), headers } };
+        Ok((endpoint, secrets))
     }
 
     /// A connection that is not made yet.
