@@ -10,7 +10,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
-use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, RequestId, ServerJsonRpcMessage};
 use rmcp::service::ServiceError;
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::{
@@ -144,18 +144,17 @@ impl StreamableHttpClient for Requests {
         _auth: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Answer<StreamableHttpPostResponse> {
-        let waits = matches!(message, ClientJsonRpcMessage::Request(_));
+        let asked = match &message {
+            ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
+            _ => None,
+        };
         let body = serde_json::to_vec(&message)?.into();
         let sent = self.send(Method::POST, &url, session.as_deref(), headers, body).await;
         let response = sent.map_err(StreamableHttpError::Client)?;
-        let status = response.status();
-        if status == StatusCode::NOT_FOUND && session.is_some() {
-            return Err(StreamableHttpError::SessionExpired);
+        if !response.status().is_success() {
+            return refused(response, session.is_some(), asked).await;
         }
-        if !status.is_success() {
-            return refused(response).await;
-        }
-        if !waits {
+        if asked.is_none() {
             return Ok(StreamableHttpPostResponse::Accepted);
         }
         let session = response.headers().get(SESSION_ID).and_then(|v| v.to_str().ok()).map(str::to_owned);
@@ -211,13 +210,26 @@ impl StreamableHttpClient for Requests {
     }
 }
 
-/// An answer that is no success: a JSON-RPC error is passed on, a plain refusal is final, the rest is not known.
-async fn refused(response: Response<Incoming>) -> Answer<StreamableHttpPostResponse> {
+/// An answer that is no success. An error that names our request is passed on. A refusal that does not is final: the
+/// server has not looked into the message; within a session it means that the server has forgotten the session, which
+/// the protocol says with 404 and some servers with 400. The rest is not known.
+async fn refused(
+    response: Response<Incoming>,
+    in_session: bool,
+    asked: Option<RequestId>,
+) -> Answer<StreamableHttpPostResponse> {
     let status = response.status();
     let is_json = media_type(response.headers()) == JSON;
     let body = outside::body(response.into_body(), ERROR_BYTES_MAX).await.unwrap_or_default();
-    if is_json && let Ok(error @ ServerJsonRpcMessage::Error(_)) = serde_json::from_slice(&body) {
-        return Ok(StreamableHttpPostResponse::Json(error, None));
+    if is_json
+        && asked.is_some()
+        && let Ok(ServerJsonRpcMessage::Error(error)) = serde_json::from_slice(&body)
+        && error.id == asked
+    {
+        return Ok(StreamableHttpPostResponse::Json(ServerJsonRpcMessage::Error(error), None));
+    }
+    if in_session && matches!(status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST) {
+        return Err(StreamableHttpError::SessionExpired);
     }
     let text = format!("{status} {}", String::from_utf8_lossy(&body));
     Err(StreamableHttpError::Client(match status.is_client_error() {
