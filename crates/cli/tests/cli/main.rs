@@ -10,3 +10,4 @@ mod recovery;
 mod reference;
 mod served;
 mod shell;
+mod tools;
