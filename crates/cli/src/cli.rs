@@ -8,7 +8,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::commands::{
     cancel, completions, create, decide, delete, demo, exec, export, fork, get, import, list, reference, replay, rerun,
-    resume, serve, suspend, verify, version, watch,
+    resume, serve, suspend, tools, verify, version, watch,
 };
 use crate::{argv, error};
 
@@ -46,6 +46,7 @@ pub(crate) enum Command {
     Export(export::Args),
     Import(import::Args),
     Verify(verify::Args),
+    Tools(tools::Args),
     Demo(demo::Args),
     Completions(completions::Args),
     Version(version::Args),
@@ -187,6 +188,7 @@ mod tests {
             include_str!("../../../docs/concepts.md"),
             include_str!("../../../docs/operating.md"),
             include_str!("../../../docs/models.md"),
+            include_str!("../../../docs/tools.md"),
             include_str!("../../../docs/journal-format.md"),
         ];
         let mut seen = 0;

@@ -21,6 +21,7 @@ pub(crate) mod rerun;
 pub(crate) mod resume;
 pub(crate) mod serve;
 pub(crate) mod suspend;
+pub(crate) mod tools;
 pub(crate) mod verify;
 pub(crate) mod version;
 pub(crate) mod watch;
@@ -46,6 +47,7 @@ pub(crate) async fn run(command: Command) -> Result<(), Error> {
         Command::Export(args) => export::run(args).await,
         Command::Import(args) => import::run(args).await,
         Command::Verify(args) => verify::run(args).await,
+        Command::Tools(args) => tools::run(args).await,
         Command::Demo(args) => demo::run(args).await,
         Command::Completions(args) => completions::run(args),
         Command::Version(args) => version::run(args),

@@ -12,3 +12,4 @@ mod served;
 mod shell;
 #[cfg(unix)]
 mod terminal;
+mod tools;
