@@ -39,9 +39,8 @@ pub struct BadAddress {
 
 /// Names that gRPC clients read as the way to resolve what follows, so that `NAME:PORT` means different things to
 /// different clients.
-const SCHEMES: &[&str] = &[
-    "dns", "google-c2p", "http", "https", "ipv4", "ipv6", "passthrough", "unix", "unix-abstract", "vsock", "xds",
-];
+const SCHEMES: &[&str] =
+    &["dns", "google-c2p", "http", "https", "ipv4", "ipv6", "passthrough", "unix", "unix-abstract", "vsock", "xds"];
 /// Bytes of a socket's path that every system takes.
 const SOCKET_PATH_MAX: usize = 103;
 

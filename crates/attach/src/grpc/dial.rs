@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hyper::Uri;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tonic::transport::{Channel, Endpoint};
 use tower_service::Service;
@@ -44,9 +44,9 @@ pub(super) fn channel(address: &Address, settings: &Settings) -> Channel {
 struct Connector(Target);
 
 impl Service<Uri> for Connector {
-    type Response = TokioIo<Connection>;
+    type Response = TokioIo<Box<dyn Io>>;
     type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<TokioIo<Connection>>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<TokioIo<Box<dyn Io>>>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
@@ -58,7 +58,7 @@ impl Service<Uri> for Connector {
     }
 }
 
-async fn connect(target: &Target) -> io::Result<Connection> {
+async fn connect(target: &Target) -> io::Result<Box<dyn Io>> {
     match target {
         Target::Tcp { host, port } => {
             let stream = TcpStream::connect((host.as_str(), *port)).await?;
@@ -66,61 +66,13 @@ async fn connect(target: &Target) -> io::Result<Connection> {
             stream.set_nodelay(true)?;
             let probe = socket2::TcpKeepalive::new().with_time(TCP_PROBE).with_interval(TCP_PROBE);
             socket2::SockRef::from(&stream).set_tcp_keepalive(&probe)?;
-            Ok(Connection::Tcp(stream))
+            Ok(Box::new(stream))
         }
-        Target::Unix(path) => UnixStream::connect(path).await.map(Connection::Unix),
+        Target::Unix(path) => Ok(Box::new(UnixStream::connect(path).await?)),
     }
 }
 
 /// A connection of either kind.
-enum Connection {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
+trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl AsyncRead for Connection {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Connection::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
-            Connection::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
-        }
-    }
-}
-
-impl AsyncWrite for Connection {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Connection::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),
-            Connection::Unix(stream) => Pin::new(stream).poll_write(cx, buf),
-        }
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Connection::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
-            Connection::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
-        }
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Connection::Tcp(stream) => Pin::new(stream).poll_flush(cx),
-            Connection::Unix(stream) => Pin::new(stream).poll_flush(cx),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Connection::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
-            Connection::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
-    }
-}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
