@@ -149,13 +149,14 @@ impl Turn<'_> {
         self.events.message().await
     }
 
-    async fn answer(&self, frame: Frame) -> Result<(), Failure> {
+    async fn answer(&self, frame: Frame) {
         let frame = v1::ControllerFrame {
             session: self.session.clone(),
             execution_id: self.execution_id.clone(),
             frame: Some(frame),
         };
-        self.frames.send(frame).await.map_err(|_| failed("the harness closed its stream before it took an answer"))
+        // A harness that takes no answers any more has said why, or has not: its next event tells.
+        let _ = self.frames.send(frame).await;
     }
 
     async fn model(&self, call: v1::ModelCall) -> Result<(), Failure> {
@@ -165,7 +166,8 @@ impl Turn<'_> {
         let id = call.id.clone();
         let response = self.sink.model(call).await?;
         self.answer(Frame::Model(v1::ModelResult { message: Some(response.message), usage: None, model_call_id: id }))
-            .await
+            .await;
+        Ok(())
     }
 
     async fn tool(&mut self, call: v1::ToolCall) -> Result<(), Failure> {
@@ -174,7 +176,8 @@ impl Turn<'_> {
             // A park here is the host's policy that asks: the protocol has no frame for that on an ordinary call, so the
             // stream ends, and the call is answered when the turn is driven again.
             let reply = self.sink.tool(call).await?;
-            return self.answer(Frame::Tool(ordinary(id, reply.result))).await;
+            self.answer(Frame::Tool(ordinary(id, reply.result))).await;
+            return Ok(());
         }
         match self.sink.tool(call).await {
             Ok(reply) => self.decided(&id, reply).await,
@@ -189,8 +192,9 @@ impl Turn<'_> {
         let decision = decision.ok_or_else(|| failed("the host has no decision for a gated tool call"))?;
         gate::check_decided(id, &decision, &result)
             .map_err(|what| failed(format!("the host's answer to a gated tool call does not fit: {what}")))?;
-        self.answer(Frame::Approval(decision)).await?;
-        self.answer(Frame::Tool(result)).await
+        self.answer(Frame::Approval(decision)).await;
+        self.answer(Frame::Tool(result)).await;
+        Ok(())
     }
 
     /// W-8: the sink refuses it in its own words; whatever it says, the turn is over.
@@ -202,7 +206,7 @@ impl Turn<'_> {
 
     /// The park exchange: tells the harness, and waits until it has let go. Only then has the turn parked.
     async fn park(&mut self, at: v1::ApprovalRef) -> Result<(), Failure> {
-        self.answer(Frame::Park(at.clone())).await?;
+        self.answer(Frame::Park(at.clone())).await;
         match tokio::time::timeout(self.park_within, self.acknowledged(&at)).await {
             Ok(Ok(())) => Err(Failure::Parked),
             Ok(Err(failure)) => Err(failure),

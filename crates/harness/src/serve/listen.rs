@@ -73,6 +73,14 @@ impl Listener {
         }
     }
 
+    /// The TCP socket, for whoever serves something else than a harness there; `None` for a Unix socket.
+    pub fn into_tcp(self) -> Option<TcpListener> {
+        match self.kind {
+            Kind::Tcp(listener) => Some(listener),
+            Kind::Unix(..) => None,
+        }
+    }
+
     /// Where it listens; a port 0 that was asked for is a real one here.
     pub fn address(&self) -> &Address {
         &self.address
