@@ -44,11 +44,12 @@ class Turn:
 
     async def send(self, *, session: str | None = None, execution: str | None = None, **frame: Any) -> None:
         """Writes a frame; the envelope is this turn's unless the test says otherwise."""
-        envelope = {
-            "session": self.session if session is None else session,
-            "execution_id": self.execution if execution is None else execution,
-        }
-        await self.call.write(v1.ControllerFrame(**envelope, **frame))
+        one = v1.ControllerFrame(
+            session=self.session if session is None else session,
+            execution_id=self.execution if execution is None else execution,
+            **frame,
+        )
+        await self.call.write(one)
 
     async def start(self, *inputs: str, **start: Any) -> None:
         await self.send(start=v1.StartFrame(inputs=[messages.user(text) for text in inputs], **start))
@@ -77,7 +78,8 @@ class Turn:
 
     async def ended(self) -> None:
         """The stream ends here, with OK and nothing more."""
-        assert await self.call.read() is grpc.aio.EOF
+        event = await self.call.read()
+        assert not isinstance(event, v1.Event), event
         assert await self.call.code() == grpc.StatusCode.OK
 
     async def completed(self) -> None:

@@ -1,7 +1,7 @@
 """Harness.Connect from the author's end: the rules of the stream, each against a host that the test plays."""
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import grpc.aio
@@ -129,7 +129,7 @@ async def test_a_model_call_carries_the_request_and_its_completion_comes_back(ad
 
 async def test_an_unknown_mode_of_tool_choice_is_refused_and_not_sent(loopback: str) -> None:
     async def run(start: Start, sink: Sink) -> None:
-        error = await caught(sink.model([], tool_choice=v1.ToolChoice(mode=9)))
+        error = await caught(sink.model([], tool_choice=v1.ToolChoice(mode=cast("v1.ToolChoice.Mode", 9))))
         assert isinstance(error, InvalidRequestError)
 
     async with turn(run, loopback) as one:
@@ -199,9 +199,12 @@ async def test_calls_that_the_contract_does_not_allow_are_refused_and_not_sent(l
 
 async def test_one_request_is_outstanding_at_a_time_in_the_order_asked() -> None:
     async def run(start: Start, sink: Sink) -> None:
-        asked = [sink.model([messages.user(str(n))]) for n in range(3)]
-        answers = await asyncio.gather(*asked, sink.tool(mediated_call()), sink.output("last"))
-        assert [answer.text for answer in answers[:3]] == ["a0", "a1", "a2"]
+        async def ask(text: str) -> str:
+            return (await sink.model([messages.user(text)])).text
+
+        asked = [ask(str(n)) for n in range(3)]
+        *said, _, _ = await asyncio.gather(*asked, sink.tool(mediated_call()), sink.output("last"))
+        assert said == ["a0", "a1", "a2"]
 
     stream = InMemory()
     await stream.frames.put(frame(start=v1.StartFrame()))

@@ -121,7 +121,7 @@ async def test_a_park_that_no_host_asked_for_is_a_failure(loopback: str) -> None
 
 
 def ref(**changed: Any) -> v1.ApprovalRef:
-    values = {"execution_id": EXECUTION, "tool_call_id": "call-1", "request_seq": 4}
+    values: dict[str, Any] = {"execution_id": EXECUTION, "tool_call_id": "call-1", "request_seq": 4}
     return v1.ApprovalRef(**(values | changed))
 
 
@@ -163,12 +163,12 @@ async def test_a_host_without_a_session_cannot_park_and_cannot_decide(loopback: 
 
 
 def decision(approved: bool, **changed: Any) -> v1.ApprovalResult:
-    values = {"tool_call_id": "call-1", "approved": approved, "reason": "because", "request_seq": 4}
+    values: dict[str, Any] = {"tool_call_id": "call-1", "approved": approved, "reason": "because", "request_seq": 4}
     return v1.ApprovalResult(**(values | changed))
 
 
 def receipt(**changed: Any) -> v1.ToolResult:
-    values = {"id": "call-1", "approval_request_seq": 4, "approval_decision_seq": 6}
+    values: dict[str, Any] = {"id": "call-1", "approval_request_seq": 4, "approval_decision_seq": 6}
     return v1.ToolResult(**(values | changed))
 
 

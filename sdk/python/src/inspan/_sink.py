@@ -207,10 +207,10 @@ class WireSink(Sink):
             self._break(f"a frame {kind or 'of no known kind'} came while {wanted} was due")
         return frame
 
-    async def _send(self, **body: Any) -> None:  # noqa: ANN401 - the fields of an event
+    async def _send(self, **body: Any) -> None:
         await self._stream.write(self._event(**body))
 
-    def _event(self, **body: Any) -> v1.Event:  # noqa: ANN401 - the fields of an event
+    def _event(self, **body: Any) -> v1.Event:
         return v1.Event(execution_id=self._start.execution_id, **body)
 
     def _end(self, state: str, description: str | None) -> v1.Event:

@@ -9,7 +9,8 @@ import socket
 import stat
 from typing import Final
 
-LOCK_MODE: Final = 0o600
+OWNER_ONLY: Final = 0o600
+NOTE_BYTES_MAX: Final = 128
 
 
 class SocketLock:
@@ -26,27 +27,30 @@ class SocketLock:
         Raises OSError when another process holds it, when the lock is not a plain file of this user, or when there is
         something at the path that no earlier holder left.
         """
-        descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, LOCK_MODE)
+        descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, OWNER_ONLY)
         try:
             check_plain(f"{path}.lock", os.fstat(descriptor))
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise OSError(f"{path} is served by another process") from error
-            remove_stale(path, os.pread(descriptor, 64, 0).decode(errors="replace").strip())
+            if identity(os.lstat(f"{path}.lock")) != identity(os.fstat(descriptor)):
+                raise OSError(f"{path}.lock was replaced while it was being locked: try again")
+            remove_stale(path, os.pread(descriptor, NOTE_BYTES_MAX, 0).decode(errors="replace").strip())
         except BaseException:
             os.close(descriptor)
             raise
         return cls(path, descriptor)
 
     def bound(self) -> None:
-        """Notes the socket that now listens, so that it can be known as ours after a crash."""
+        """Closes the socket that now listens to other users, and notes it to be known as ours after a crash."""
+        os.chmod(self._path, OWNER_ONLY)
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, f"{identity(os.lstat(self._path))}\n".encode(), 0)
 
     def release(self) -> None:
         """Removes the socket and lets the lock go. The lock's file stays: to remove it would be a race."""
-        noted = os.pread(self._descriptor, 64, 0).decode().strip()
+        noted = os.pread(self._descriptor, NOTE_BYTES_MAX, 0).decode(errors="replace").strip()
         with contextlib.suppress(FileNotFoundError):
             if identity(os.lstat(self._path)) == noted:
                 os.unlink(self._path)

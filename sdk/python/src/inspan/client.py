@@ -14,7 +14,7 @@ import grpc.aio
 from inspan import messages, v1
 from inspan._gen.agentsessions.v1 import session_pb2_grpc
 
-MESSAGE_BYTES_MAX: Final = 1 << 30
+MESSAGE_BYTES_MAX: Final = 256 << 20
 """Of one record or answer."""
 
 Said = str | v1.Message

@@ -25,8 +25,11 @@ if TYPE_CHECKING:
 
     _Context = grpc.aio.ServicerContext[v1.ControllerFrame, v1.Event]
 
-MESSAGE_BYTES_MAX: Final = 1 << 30
-"""Of one frame or event. A start carries the whole history, so gRPC's usual 4 MiB would end long sessions."""
+MESSAGE_BYTES_MAX: Final = 256 << 20
+"""Of one frame or event, as at the host's end.
+
+A start carries the whole history, so gRPC's usual 4 MiB would end long sessions.
+"""
 
 GRACE_SECONDS: Final = 10.0
 
