@@ -119,8 +119,6 @@ class Turn:
 
 
 class Plain(service.HarnessServicer):
-    """The service."""
-
     def Describe(self, request, context):
         capabilities = wire.Capabilities(resumability=wire.RESUMABILITY_STATELESS_REPLAY, fork_safe=True)
         return wire.HarnessDescriptor(id="plain", version="1", capabilities=capabilities)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, TypeVar
@@ -161,7 +161,7 @@ class Client:
 
     async def list(
         self, *, project: str = "", page_size: int = 0, timeout: float | None = None
-    ) -> AsyncIterator[v1.Session]:
+    ) -> AsyncGenerator[v1.Session, None]:
         """Every session of a project, the newest first, page by page; `timeout` bounds each page."""
         token = ""
         while True:
@@ -185,7 +185,7 @@ class Client:
         expected_last_seq: int | None = None,
         deadline_unix: int = 0,
         timeout: float | None = None,
-    ) -> AsyncIterator[Update]:
+    ) -> AsyncGenerator[Update, None]:
         """Runs a turn and gives what it streams, in order.
 
         Without a session it creates one, and the first update says which.
@@ -252,7 +252,7 @@ class Client:
 
     async def replay(
         self, session: str, *, from_seq: int = 0, to_seq: int = 0, timeout: float | None = None
-    ) -> AsyncIterator[v1.LogRecord]:
+    ) -> AsyncGenerator[v1.LogRecord, None]:
         """The records of a session, from the first to the head unless told otherwise. An unknown one has none."""
         request = v1.ReplayRequest(session=session, from_seq=from_seq, to_seq=to_seq)
         call = self._sessions.Replay(request, timeout=timeout, metadata=self._metadata)
