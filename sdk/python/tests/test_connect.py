@@ -6,7 +6,7 @@ from typing import Any, cast
 import grpc
 import grpc.aio
 import pytest
-from scripted import EXECUTION, SESSION, Agent, Turn, approval_call, caught, mediated_call, serving, turn
+from scripted import EXECUTION, SESSION, Agent, Body, Turn, approval_call, caught, mediated_call, serving, turn
 
 from inspan import (
     MEMORY,
@@ -361,6 +361,19 @@ async def test_w_5_a_run_that_raises_ends_failed_once_with_its_text(loopback: st
     async with turn(run, loopback) as one:
         await one.event(v1.EVENT_OUTPUT)
         assert await one.failed() == text
+
+
+async def test_a_run_that_is_no_coroutine_has_failed(loopback: str, caplog: pytest.LogCaptureFixture) -> None:
+    """And the author is told where: the traceback is in the log of the harness."""
+
+    def run(start: Start, sink: Sink) -> None:
+        """Someone forgot the `async`."""
+
+    async with turn(cast("Body", run), loopback) as one:
+        assert "TypeError" in await one.failed()
+    (record,) = [record for record in caplog.records if record.name == "inspan"]
+    assert EXECUTION in record.getMessage()
+    assert record.exc_info is not None
 
 
 async def test_a_run_that_cancels_itself_has_failed(loopback: str) -> None:

@@ -7,6 +7,7 @@ and the decided gate are here and nowhere else.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Coroutine
 from typing import Any, Final, Protocol
 
@@ -16,6 +17,9 @@ from inspan.contract import Harness, Start
 
 CANCEL_SECONDS_MAX: Final = 5.0
 """How long a cancelled run may tidy up before its stream is let go."""
+
+
+log = logging.getLogger("inspan")
 
 
 class Stream(Protocol):
@@ -39,8 +43,17 @@ async def drive(harness: Harness, stream: Stream) -> None:
     """
     start = await received_start(stream)
     sink = WireSink(start, stream)
-    ended = await finished(harness.run(start, sink), sink)
-    await stream.write(sink.terminal(ended))
+    ended = await finished(running(harness, start, sink), sink)
+    terminal = sink.terminal(ended)
+    if terminal.end.state == "FAILED":
+        # The host is told the text; where it comes from is told here.
+        log.warning("turn %s failed: %s", start.execution_id, terminal.end.error.description, exc_info=ended)
+    await stream.write(terminal)
+
+
+async def running(harness: Harness, start: Start, sink: WireSink) -> None:
+    """The run; whatever is wrong with the method itself is its failure too."""
+    await harness.run(start, sink)
 
 
 async def received_start(stream: Stream) -> Start:

@@ -30,7 +30,9 @@ from inspan import messages, v1
 from inspan.contract import Sink, Start
 
 AS_RECORDED: Final = "inspan"
-"""Where an AIMessage keeps the recorded message, to hand it back to the model unchanged, opaque reasoning included."""
+"""Where a message of LangChain keeps the recorded one."""
+
+ROLES: Final = ((SystemMessage, "system"), (HumanMessage, "user"), (AIMessage, "assistant"))
 
 ASYNC_ONLY: Final = "a turn is async: use ainvoke or astream"
 
@@ -138,23 +140,34 @@ def from_wire(said: v1.Message) -> list[BaseMessage]:
     """A message as LangChain has it; one with several tool results is several there."""
     match said.role:
         case "system":
-            return [SystemMessage(messages.text(said))]
+            return [SystemMessage(messages.text(said), additional_kwargs=as_recorded(said))]
         case "assistant":
             return [ai_message(said)]
         case "tool":
             return [tool_message(part.tool_result) for part in said.parts if part.HasField("tool_result")]
         case _:
-            return [HumanMessage([block(part) for part in said.parts if part.WhichOneof("part") in {"text", "file"}])]
+            return [HumanMessage(content(said), additional_kwargs=as_recorded(said))]
 
 
 def ai_message(said: v1.Message) -> AIMessage:
-    """An assistant's message, with what it was recorded as beside it."""
+    """An assistant's message."""
     calls = [
         {"name": call.tool, "args": messages.plain(call.args), "id": call.id, "type": "tool_call"}
         for call in messages.tool_calls(said)
     ]
-    recorded = base64.b64encode(said.SerializeToString(deterministic=True)).decode()
-    return AIMessage(messages.text(said), tool_calls=calls, additional_kwargs={AS_RECORDED: recorded})
+    return AIMessage(messages.text(said), tool_calls=calls, additional_kwargs=as_recorded(said))
+
+
+def content(said: v1.Message) -> str | list[str | dict[str, Any]]:
+    """Text as text, anything more as blocks."""
+    if all(part.HasField("text") for part in said.parts):
+        return messages.text(said)
+    return [block(part) for part in said.parts if part.WhichOneof("part") in {"text", "file", "data"}]
+
+
+def as_recorded(message: v1.Message | v1.ToolResult) -> dict[str, Any]:
+    """What a message carries along to go back unchanged: kinds of parts that LangChain lacks, opaque reasoning."""
+    return {AS_RECORDED: base64.b64encode(message.SerializeToString(deterministic=True)).decode()}
 
 
 def tool_message(result: v1.ToolResult, name: str | None = None) -> ToolMessage:
@@ -164,14 +177,16 @@ def tool_message(result: v1.ToolResult, name: str | None = None) -> ToolMessage:
         tool_call_id=result.id,
         name=name,
         status="error" if result.is_error else "success",
-        artifact={AS_RECORDED: base64.b64encode(result.SerializeToString(deterministic=True)).decode()},
+        artifact=as_recorded(result),
     )
 
 
 def block(part: v1.Part) -> dict[str, Any]:
-    """A text or file part as a content block."""
+    """A part as a content block."""
     if part.HasField("text"):
         return {"type": "text", "text": part.text.text}
+    if part.HasField("data"):
+        return {"type": "text", "text": messages.json_text(messages.plain(part.data.data))}
     file = part.file
     kind = file.mime.partition("/")[0]
     source = {"url": file.uri} if file.HasField("uri") else {"base64": base64.b64encode(file.bytes).decode()}
@@ -182,21 +197,23 @@ def to_wire(message: BaseMessage) -> v1.Message:
     """A message as it goes to the model. What was recorded and not edited since goes back unchanged."""
     if isinstance(message, ToolMessage):
         return messages.tool_result(wire_result(message))
-    if isinstance(message, AIMessage):
-        recorded = v1.Message()
-        if was_recorded(message.additional_kwargs, recorded):
-            known = ai_message(recorded)
-            if (known.content, known.tool_calls) == (message.content, message.tool_calls):
-                return recorded
-        calls = [
-            v1.Part(tool_call=messages.tool_call(call["name"], call["args"], id=call["id"] or ""))
-            for call in message.tool_calls
-        ]
-        return v1.Message(role="assistant", parts=[*wire_parts(message), *calls])
-    if isinstance(message, SystemMessage | HumanMessage):
-        role = "system" if isinstance(message, SystemMessage) else "user"
-        return v1.Message(role=role, parts=wire_parts(message))
-    raise TypeError(f"a model is not sent a {type(message).__name__}")
+    role = next((role for kind, role in ROLES if isinstance(message, kind)), None)
+    if role is None:
+        raise TypeError(f"a model is not sent a {type(message).__name__}")
+    recorded = v1.Message()
+    if was_recorded(message.additional_kwargs, recorded) and is_same(from_wire(recorded), message):
+        return recorded
+    calls = message.tool_calls if isinstance(message, AIMessage) else []
+    called = [messages.tool_call(call["name"], call["args"], id=call["id"] or "") for call in calls]
+    return v1.Message(role=role, parts=[*wire_parts(message), *(v1.Part(tool_call=call) for call in called)])
+
+
+def is_same(recorded: list[BaseMessage], message: BaseMessage) -> bool:
+    """Whether a message still says what was recorded."""
+    if len(recorded) != 1 or recorded[0].content != message.content:
+        return False
+    calls = [one.tool_calls for one in (recorded[0], message) if isinstance(one, AIMessage)]
+    return not calls or calls[0] == calls[-1]
 
 
 def wire_result(message: ToolMessage) -> v1.ToolResult:

@@ -90,6 +90,9 @@ class Server:
         options = [
             ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
             ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+            # A host whose machine is gone says nothing: it is asked.
+            ("grpc.keepalive_time_ms", 60_000),
+            ("grpc.keepalive_timeout_ms", 20_000),
             # Two servers on one port would each get some of a host's turns.
             ("grpc.so_reuseport", 0),
         ]
