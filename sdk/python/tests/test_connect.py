@@ -453,6 +453,9 @@ async def test_an_operation_that_is_given_up_fails_the_turn(loopback: str) -> No
 async def test_what_protobuf_cannot_carry_is_the_callers_error_and_breaks_nothing(loopback: str) -> None:
     async def run(start: Start, sink: Sink) -> None:
         assert isinstance(await caught(sink.output("\udc80")), ValueError)
+        assert isinstance(await caught(sink.usage(cast("v1.Usage", "many"))), TypeError)
+        assert isinstance(await caught(sink.report(cast("v1.ToolResult", 3))), TypeError)
+        assert isinstance(await caught(sink.model(cast("list[v1.Message]", "hi"))), TypeError)
         await sink.output("fine")
 
     async with turn(run, loopback) as one:

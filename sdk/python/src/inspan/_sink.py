@@ -61,7 +61,7 @@ class WireSink(Sink):
         async with self._operation():
             self._models += 1
             call.id = f"model-{self._models}"
-            await self._send(kind=v1.EVENT_MODEL_CALL, model=call)
+            await self._stream.write(self._event(kind=v1.EVENT_MODEL_CALL, model=call))
             reply = (await self._frame("model")).model
             if reply.model_call_id != call.id:
                 self._break(f"a completion came for model call {reply.model_call_id!r} while {call.id!r} waited")
@@ -70,9 +70,9 @@ class WireSink(Sink):
             return Completion(reply.message, reply.usage if reply.HasField("usage") else None)
 
     async def output(self, text: str) -> None:
-        said = messages.assistant(text)
+        event = self._event(kind=v1.EVENT_OUTPUT, message=messages.assistant(text))
         async with self._operation():
-            await self._send(kind=v1.EVENT_OUTPUT, message=said)
+            await self._stream.write(event)
 
     async def tool(
         self, call: v1.ToolCall, *, mediation: v1.Mediation | None = None, idempotency_key: str | None = None
@@ -87,18 +87,20 @@ class WireSink(Sink):
         async with self._operation():
             self._tools += 1
             call.idempotency_key = call.idempotency_key or f"{self._start.execution_id}/{self._tools}"
-            await self._send(kind=v1.EVENT_TOOL_CALL, tool=call)
+            await self._stream.write(self._event(kind=v1.EVENT_TOOL_CALL, tool=call))
             return await (self._gated(call) if call.mediation == APPROVAL else self._mediated(call))
 
     async def report(self, result: v1.ToolResult) -> None:
+        event = self._event(kind=v1.EVENT_TOOL_RESULT, result=result)
         async with self._operation():
-            if is_host_owned(result):
+            if is_host_owned(event.result):
                 self._break("a reported result carries what is host-owned: approval seqs or APPROVAL_DENIED")
-            await self._send(kind=v1.EVENT_TOOL_RESULT, result=result)
+            await self._stream.write(event)
 
     async def usage(self, usage: v1.Usage) -> None:
+        event = self._event(kind=v1.EVENT_USAGE, usage=usage)
         async with self._operation():
-            await self._send(kind=v1.EVENT_USAGE, usage=usage)
+            await self._stream.write(event)
 
     def close(self) -> None:
         """Interrupts what waits and refuses what comes (W-10)."""
@@ -206,9 +208,6 @@ class WireSink(Sink):
         if (kind := frame.WhichOneof("frame")) not in kinds:
             self._break(f"a frame {kind or 'of no known kind'} came while {wanted} was due")
         return frame
-
-    async def _send(self, **body: Any) -> None:
-        await self._stream.write(self._event(**body))
 
     def _event(self, **body: Any) -> v1.Event:
         return v1.Event(execution_id=self._start.execution_id, **body)
