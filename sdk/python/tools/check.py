@@ -3,6 +3,7 @@
 Further arguments go to pytest. INSPAN_BIN, when set, names the host that the tests of test_host.py use.
 """
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -19,6 +20,8 @@ CHECKS = (
 
 def main() -> None:
     """Runs them all, also after one failed, and says which did."""
+    if binary := os.environ.get("INSPAN_BIN"):
+        os.environ["INSPAN_BIN"] = os.path.abspath(binary)
     failed = []
     for check in CHECKS:
         print(f"{' '.join(check)}", flush=True)

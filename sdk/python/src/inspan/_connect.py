@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from inspan import v1
 from inspan._sink import WireSink
-from inspan.contract import Harness, Start
+from inspan.contract import Harness, SinkError, Start
 
 CANCEL_SECONDS_MAX: Final = 5.0
 """How long a cancelled run may tidy up before its stream is let go."""
@@ -46,8 +46,9 @@ async def drive(harness: Harness, stream: Stream) -> None:
     ended = await finished(running(harness, start, sink), sink)
     terminal = sink.terminal(ended)
     if terminal.end.state == "FAILED":
-        # The host is told the text; where it comes from is told here.
-        log.warning("turn %s failed: %s", start.execution_id, terminal.end.error.description, exc_info=ended)
+        # The host is told the text; where it comes from is told here, unless it comes from the host.
+        trace = None if isinstance(ended, SinkError) else ended
+        log.warning("turn %s failed: %s", start.execution_id, terminal.end.error.description, exc_info=trace)
     await stream.write(terminal)
 
 

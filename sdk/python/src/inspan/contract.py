@@ -16,10 +16,9 @@ REPLAY: Final = v1.RESUMABILITY_STATELESS_REPLAY
 class SinkError(Exception):
     """A sink operation did not succeed.
 
-    Over the wire a host has no negative reply: when a model or a tool fails there, the host ends the turn
-    and the run is cancelled. So this error is about the run itself, and catching it changes nothing: once an
-    operation failed because the host and the harness disagree, every later one fails with the same error and
-    the turn ends as FAILED.
+    Over the wire a host has no negative reply: when a model or a tool fails there, the host ends the turn, which is
+    seen here as this error or as a cancellation. So it is about the run itself, and catching it changes nothing: every
+    later operation fails with the same error, and the turn ends as FAILED.
     """
 
 
