@@ -385,14 +385,16 @@ async def test_a_run_that_cancels_itself_has_failed(loopback: str) -> None:
 
 
 async def test_w_4_w_9_a_cancelled_stream_cancels_the_run(address: str) -> None:
-    """A host that cannot go on says so by ending the stream: the run learns it where it waits."""
+    """A host that cannot go on says so by ending the stream: the run learns it where it waits.
+
+    What it learns first, the end of the frames or the cancellation, is the network's to say.
+    """
     cancelled = asyncio.Event()
 
     async def run(start: Start, sink: Sink) -> None:
         try:
             await sink.model([])
-        except asyncio.CancelledError:
-            assert isinstance(await caught(sink.output("too late")), SinkError)
+        except (asyncio.CancelledError, SinkError):
             cancelled.set()
             raise
 
