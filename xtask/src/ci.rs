@@ -33,6 +33,7 @@ const STEPS: &[Step] = &[
         what: "grpcio, curl, schemathesis and a verifier that share no code of ours",
         run: strangers,
     },
+    Step { name: "sdk", what: "the Python package: format, lint, types, tests with the release binary", run: sdk },
 ];
 
 /// Runs the steps.
@@ -104,6 +105,20 @@ fn strangers(counts: &mut Counts) -> Result<(), Failure> {
     pytest.args(["-m", "pytest", "-p", "no:cacheprovider", "--durations=5", "tests/strangers"]);
     shell::run_seen(&mut pytest, |line| {
         if let Some(found) = pytest_line(line) {
+            *counts = found;
+        }
+    })
+}
+
+/// The package has an environment of its own: what its examples need is nothing that the strangers may know.
+fn sdk(counts: &mut Counts) -> Result<(), Failure> {
+    let venv = shell::root().join("target/sdk-venv");
+    let pins = "sdk/python/requirements-test.txt";
+    let python = python::environment(&venv, pins, "LangGraph, mypy, ruff and pytest, for the Python package")?;
+    let mut check = shell::command(python);
+    check.arg("sdk/python/tools/check.py").env("INSPAN_BIN", shell::root().join("target/release/inspan"));
+    shell::run_seen(&mut check, |line| {
+        if let Some(found) = pytest_line(line).or_else(|| pytest_line(&format!("= {line} ="))) {
             *counts = found;
         }
     })
