@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import http.server
 import os
 import pathlib
 import re
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterable
 
 import grpc
@@ -43,9 +45,11 @@ async def host(
     model = folder / "model.yaml"
     model.write_text(script.format(log=folder / "calls.log"))
     attached = [] if harness is None else [f"--harness=mine={harness}"]
+    config = folder / "inspan.toml"
+    config.touch()
     process = await asyncio.create_subprocess_exec(
         *(binary, "serve", "--addr=127.0.0.1:0", f"--journal={folder}/journal.db"),
-        *("--model=m", f"--model-script={model}", *attached),
+        *("--model=m", f"--model-script={model}", f"--config={config}", *attached),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
@@ -227,23 +231,67 @@ async def parked_then_denied(client: Client, harness: Harness) -> None:
     assert messages.text(records[7].event.message) == "denied: True"
 
 
-async def test_the_agent_loop_books_nothing_that_nobody_allowed(binary: str, tmp_path: pathlib.Path) -> None:
-    script = """
+BOOKING = """
 turns:
-  - text: "I ask"
+  - text: "I look"
     tool_calls:
+      - {{id: w1, tool: weather, args: {{place: Sani Pass}}}}
+  - tool_calls:
       - {{id: b1, tool: book_hut, args: {{hut: Mzimkhulu, persons: 4}}}}
-  - text: "Then not"
+  - text: "That is settled"
 calls_log: {log}
 """
+
+TOOLS = """
+[[tools.http]]
+name = "weather"
+url = "http://127.0.0.1:{port}/weather"
+replay = "safe"
+
+[[tools.http]]
+name = "book_hut"
+url = "http://127.0.0.1:{port}/book_hut"
+replay = "keyed"
+"""
+
+
+@pytest.mark.parametrize("approved", [True, False])
+async def test_the_agent_loop_does_what_it_may(binary: str, tmp_path: pathlib.Path, approved: bool) -> None:
+    """Mediated, then gated, over a real host and its tool executor; each effect once, with a key of its own."""
+    posts: list[tuple[str, str]] = []
+
+    class Endpoint(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            posts.append((self.path, self.headers["Idempotency-Key"]))
+            answer = b'{"done": 4}'
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Says nothing."""
+
+    endpoint = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
+    threading.Thread(target=endpoint.serve_forever, daemon=True).start()
+    (tmp_path / "inspan.toml").write_text(TOOLS.format(port=endpoint.server_port))
     server = Server(AgentLoop("m"), "127.0.0.1:0")
-    async with server, host(binary, tmp_path, harness=server.address, script=script) as client:
-        uid = (await client.create(harness="mine")).metadata.uid
-        turn = await client.run(uid, "book it")
-        assert turn.pending is not None
-        await client.deny(uid, turn.pending)
-        await client.resume(uid)
-        records = [record async for record in client.replay(uid)]
-        outputs = [record.event.message for record in records if record.event.kind == v1.EVENT_OUTPUT]
-        assert messages.text(outputs[-1]) == "Then not"
-        assert model_calls(tmp_path) == 2
+    with endpoint, contextlib.ExitStack() as stack:
+        stack.callback(endpoint.shutdown)
+        async with server, host(binary, tmp_path, harness=server.address, script=BOOKING) as client:
+            uid = (await client.create(harness="mine")).metadata.uid
+            turn = await client.run(uid, "book it")
+            assert turn.pending is not None
+            assert turn.pending.tool_call_id == "b1"
+            await (client.approve if approved else client.deny)(uid, turn.pending)
+            await client.resume(uid)
+            records = [record async for record in client.replay(uid)]
+    outputs = [record.event.message for record in records if record.event.kind == v1.EVENT_OUTPUT]
+    assert messages.text(outputs[-1]) == "That is settled"
+    results = [record.event.result for record in records if record.event.kind == v1.EVENT_TOOL_RESULT]
+    assert [(result.id, result.is_error) for result in results] == [("w1", False), ("b1", not approved)]
+    assert [path for path, _ in posts] == ["/weather"] + ["/book_hut"] * approved
+    assert len({key for _, key in posts}) == len(posts)
+    assert model_calls(tmp_path) == 3
