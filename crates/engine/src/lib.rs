@@ -6,8 +6,8 @@
 //! runs in production, in replay and in the simulator.
 //!
 //! In reading order: `exec` starts a turn, `drive` runs its harness, `sink` is the one path of every
-//! effect, `tape` holds what the turn has recorded already, `writer` appends, `scan` folds the
-//! journal's past; `recover`, `rerun`, `fork` and `life` are what else happens to a session.
+//! effect, `tool` says what runs tools and who may, `gate` folds the calls that wait for a decision, `tape` holds what the turn has recorded already, `writer` appends, `scan` folds the
+//! journal's past; `approve` decides, `recover`, `rerun`, `fork` and `life` are what else happens to a session.
 
 mod approve;
 mod catalog;
