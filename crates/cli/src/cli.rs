@@ -7,8 +7,8 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::commands::{
-    cancel, completions, create, delete, demo, exec, export, fork, get, import, list, reference, replay, rerun, resume,
-    serve, suspend, tools, verify, version, watch,
+    cancel, completions, create, decide, delete, demo, exec, export, fork, get, import, list, reference, replay, rerun,
+    resume, serve, suspend, tools, verify, version, watch,
 };
 use crate::{argv, error};
 
@@ -36,6 +36,10 @@ pub(crate) enum Command {
     Fork(fork::Args),
     Suspend(suspend::Args),
     Resume(resume::Args),
+    /// Let the tool call that a session waits with run, and go on with its turn
+    Approve(decide::Args),
+    /// Refuse the tool call that a session waits with, and go on with its turn
+    Deny(decide::Args),
     Cancel(cancel::Args),
     Delete(delete::Args),
     Rerun(rerun::Args),

@@ -12,10 +12,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cut::{Cut, Side};
-use inspan_engine::ForkArgs;
+use inspan_engine::{ForkArgs, ReplayRule};
 use inspan_testkit::harness::Moves;
 use inspan_wire::{SessionUid, v1};
-use support::{Answer, Fake, World, request, uid};
+use support::{Answer, Fake, Tool, World, request, uid};
 
 /// What happens to a session, one operation after another.
 #[derive(Debug, Clone, Copy)]
@@ -24,6 +24,8 @@ enum Op {
     Resume,
     Suspend,
     Fork(i64),
+    /// Decides on what the session waits for.
+    Decide(bool),
 }
 
 struct Row {
@@ -70,7 +72,44 @@ const ROWS: &[Row] = &[
         fails: 0,
         ops: &[Op::Exec("model a; model b"), Op::Fork(5), Op::Resume],
     },
-    Row { name: "a recorded tool intent", streams: false, fails: 0, ops: &[Op::Exec("trytool c k; model a")] },
+    Row { name: "tools", streams: false, fails: 0, ops: &[Op::Exec("tool c k; model a; tool d l; result; tool e m")] },
+    Row {
+        name: "a call that waits, approved",
+        streams: false,
+        fails: 0,
+        ops: &[Op::Exec("model a; gate c k; result; again"), Op::Decide(true), Op::Resume],
+    },
+    Row {
+        name: "a call that waits, denied",
+        streams: true,
+        fails: 0,
+        ops: &[Op::Exec("gate c k; result; model a"), Op::Decide(false), Op::Resume],
+    },
+    Row {
+        name: "two calls that wait, with a suspend and a tool between them",
+        streams: false,
+        fails: 0,
+        ops: &[
+            Op::Exec("gate c k; tool d l; gate e m; result"),
+            Op::Decide(true),
+            Op::Resume,
+            Op::Suspend,
+            Op::Decide(true),
+            Op::Resume,
+        ],
+    },
+    Row {
+        name: "a turn behind one that waited",
+        streams: false,
+        fails: 0,
+        ops: &[Op::Exec("gate c k"), Op::Decide(true), Op::Resume, Op::Exec("model a; tool c k2")],
+    },
+    Row {
+        name: "a tool whose failure would be handled",
+        streams: false,
+        fails: 0,
+        ops: &[Op::Exec("trytool c k; model a")],
+    },
 ];
 
 /// A run up to its crash, or to its end.
@@ -84,6 +123,7 @@ struct Run {
 
 async fn run(row: &Row, at: usize, side: Side) -> (Run, usize) {
     let base = World::with(Arc::new(Moves::default()), row.streams);
+    let base = base.restart_tool(Some(Arc::new(Tool::new(ReplayRule::Keyed))));
     base.model.then((0..row.fails).map(|i| Answer::Fail(format!("f{i}"))));
     let mut session = base.create().await;
     let cut = Cut::new(base.journal.clone(), at, side);
@@ -107,7 +147,9 @@ async fn run(row: &Row, at: usize, side: Side) -> (Run, usize) {
 }
 
 fn over(base: &World, journal: Arc<dyn inspan_journal::Journal>) -> World {
-    World::over(journal, base.hand.clone(), vec![("moves".to_owned(), Arc::new(Moves::default()))], base.model.clone())
+    let moves: Arc<dyn inspan_harness::Harness> = Arc::new(Moves::default());
+    let harnesses = vec![("moves".to_owned(), moves)];
+    World::over_with(journal, base.hand.clone(), harnesses, base.model.clone(), base.tool.clone())
 }
 
 /// Performs one operation; a turn that fails stays for the next one.
@@ -116,12 +158,27 @@ async fn perform(world: &World, session: &SessionUid, op: Op) -> SessionUid {
         Op::Exec(play) => drop(world.exec_request(request(session, play)).await),
         Op::Resume => drop(world.engine.resume(session).await),
         Op::Suspend => drop(world.engine.suspend(session).await.unwrap()),
+        Op::Decide(approved) => decide(world, session, approved).await,
         Op::Fork(at_seq) => {
             let args = ForkArgs { at_seq, ..Default::default() };
             return uid(&world.engine.fork(session, args).await.unwrap()[0]);
         }
     }
     session.clone()
+}
+
+/// Decides on what the session waits for; nothing, when it waits for nothing.
+async fn decide(world: &World, session: &SessionUid, approved: bool) {
+    let Some(asked) = world.engine.session(session).await.unwrap().pending_approval else { return };
+    let request = v1::ApproveRequest {
+        session: session.to_string(),
+        execution_id: asked.execution_id,
+        tool_call_id: asked.tool_call_id,
+        request_seq: asked.request_seq,
+        approved: Some(approved),
+        ..Default::default()
+    };
+    drop(world.engine.approve(&request).await);
 }
 
 /// A host that starts after the crash brings everything to its end.
@@ -164,6 +221,12 @@ fn essence(text: &str) -> Vec<String> {
     let mut lines: Vec<_> = text
         .lines()
         .map(|l| l.split_once(' ').map_or(l, |(_, rest)| rest).to_owned())
+        // The seqs that a decision and a receipt name move with what is left out.
+        .map(|l| match (l.starts_with("APPROVAL_RESULT"), l.starts_with("TOOL_RESULT")) {
+            (true, _) => l.rsplit_once(" of ").map_or(l.clone(), |(l, _)| l.to_owned()),
+            (_, true) => l.rsplit_once(" by ").map_or(l.clone(), |(l, _)| l.to_owned()),
+            _ => l,
+        })
         .filter(|l| !["LIFECYCLE RESUME", "LIFECYCLE SUSPEND", "ERROR"].iter().any(|skip| l.starts_with(skip)))
         .collect();
     lines.dedup_by(|b, a| a == b && a.starts_with("MODEL_CALL"));
@@ -191,6 +254,8 @@ async fn every_cut_of_every_row_recovers() {
                     let uncut = whole.calls.get(call).copied().unwrap_or(0);
                     assert!(*count <= uncut + 1, "{call} was called {count} times, {uncut} in the uncut run: {name}");
                 }
+                let effects = |world: &World| world.tool.as_ref().map(|tool| tool.effects());
+                assert_eq!(effects(&run.world), effects(&whole.world), "promise 4: {name}");
                 let again = run.world.restart();
                 again.engine.rerun(&run.session).await.unwrap_or_else(|e| panic!("{e}: {name}"));
                 assert_eq!(again.model.count(), 0, "promise 2: {name}");

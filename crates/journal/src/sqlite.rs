@@ -21,6 +21,7 @@ use crate::{Blobs, Clock, Error, NewSession, Record, Session};
 use fault::Stop;
 use file::{Database, Lock};
 use import::Running;
+use live::Live;
 use read::{Reader, View};
 use schema::Role;
 use write::Prepared;
@@ -32,6 +33,7 @@ mod fault;
 mod file;
 mod import;
 mod landmarks;
+mod live;
 mod read;
 mod requests;
 mod schema;
@@ -72,6 +74,7 @@ pub struct Store {
     // lock go.
     readers: Pool<Reader>,
     writer: Arc<Writer>,
+    live: Live,
     recovered: Option<TornTail>,
     pins: Arc<Pinned>,
     blobs: Arc<dyn Blobs>,
@@ -138,6 +141,7 @@ impl Store {
             })
             .collect::<Result<Vec<_>, Error>>()?;
         let beside = schema::connect(&path, vfs.as_deref(), Role::Writer).map_err(sql)?;
+        let live = Live::new();
         let database = Arc::new(Database::open(&path)?);
         let start = Start {
             conn,
@@ -147,12 +151,14 @@ impl Store {
             clock: Arc::clone(&clock),
             checkpoint_bytes,
             refuse,
+            live: live.clone(),
         };
         let writer = Arc::new(Writer::start(start)?);
         let pins = Arc::new(Pinned::new(blobs, clock));
         Ok(Store {
             readers: Pool::start("inspan-reader", readers)?,
             writer,
+            live,
             recovered,
             blobs: Arc::clone(&pins) as Arc<dyn Blobs>,
             pins,
@@ -208,6 +214,9 @@ impl Journal for Store {
     }
 
     async fn session(&self, uid: &SessionUid) -> Result<Option<Session>, Error> {
+        if let Some(session) = self.live.get(uid) {
+            return Ok(Some((*session).clone()));
+        }
         let uid = uid.clone();
         self.read(move |view| view.session(&uid)).await
     }

@@ -6,6 +6,7 @@ use crate::error::Error;
 pub(crate) mod cancel;
 pub(crate) mod completions;
 pub(crate) mod create;
+pub(crate) mod decide;
 pub(crate) mod delete;
 pub(crate) mod demo;
 pub(crate) mod exec;
@@ -38,6 +39,8 @@ pub(crate) async fn run(command: Command) -> Result<(), Error> {
         Command::Fork(args) => fork::run(args).await,
         Command::Suspend(args) => suspend::run(args).await,
         Command::Resume(args) => resume::run(args).await,
+        Command::Approve(args) => decide::run(args, true).await,
+        Command::Deny(args) => decide::run(args, false).await,
         Command::Cancel(args) => cancel::run(args).await,
         Command::Delete(args) => delete::run(args).await,
         Command::Rerun(args) => rerun::run(args).await,

@@ -87,8 +87,8 @@ fn begin(tx: &mut Tx<'_>, session: &Session) -> Result<(i64, Option<Digest>), St
         None => (None, None),
         Some((parent, at)) => {
             let slot = tx.slot(parent)?;
-            in_journal(&session.uid, parent, *at, slot.head)?;
-            (Some(slot.key), write::hash_at(tx.conn, slot.key, slot.head, *at)?)
+            in_journal(&session.uid, parent, *at, slot.session.head)?;
+            (Some(slot.key), write::hash_at(tx.conn, slot.key, slot.session.head, *at)?)
         }
     };
     let key = write::insert_session(tx.conn, life::IMPORTING, session, parent)?;
@@ -129,9 +129,7 @@ fn finish(tx: &mut Tx<'_>, key: i64, session: &Session) -> Result<(), Stop> {
     )?;
     tx.conn.execute("UPDATE sessions SET life = ?2 WHERE key = ?1", params![key, life::LIVE])?;
     tx.conn.execute("DELETE FROM imports WHERE session = ?1", [key])?;
-    tx.remember(
-        &session.uid,
-        Slot { key, head: session.head, fence: session.fence, last_id: landmarks::last(tx.conn, key)? },
-    );
+    let last_id = landmarks::last(tx.conn, key)?;
+    tx.remember(Slot { key, session: Arc::new(session.clone()), last_id });
     Ok(())
 }

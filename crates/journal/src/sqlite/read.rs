@@ -64,12 +64,17 @@ const SESSION: &str = "SELECT s.uid, s.info, p.uid, s.fork_seq, s.create_ns, h.u
                        h.compute, h.exec, h.pending, h.scan \
                        FROM sessions s JOIN heads h ON h.session = s.key LEFT JOIN sessions p ON p.key = s.parent";
 
+/// Reads a live session.
+pub(super) fn session_of(conn: &Connection, uid: &SessionUid) -> Result<Option<Session>, Stop> {
+    let sql = format!("{SESSION} WHERE s.uid = ?1 AND s.life = ?2");
+    let mut statement = conn.prepare_cached(&sql)?;
+    let mut rows = statement.query(params![uid.as_str(), life::LIVE])?;
+    rows.next()?.map(session).transpose()
+}
+
 impl View<'_> {
     pub(super) fn session(&self, uid: &SessionUid) -> Result<Option<Session>, Stop> {
-        let sql = format!("{SESSION} WHERE s.uid = ?1 AND s.life = ?2");
-        let mut statement = self.tx.prepare_cached(&sql)?;
-        let mut rows = statement.query(params![uid.as_str(), life::LIVE])?;
-        rows.next()?.map(session).transpose()
+        session_of(&self.tx, uid)
     }
 
     pub(super) fn list(&self, query: &ListQuery) -> Result<Page, Stop> {

@@ -4,6 +4,7 @@
 //! shares with other calls untouched.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use inspan_wire::{Digest, SessionUid};
 use prost::Message as _;
@@ -57,9 +58,9 @@ pub(super) fn places<'a>(blobs: &[Digest], texts: impl Iterator<Item = (i64, &'a
 pub(super) fn append(tx: &mut Tx<'_>, prepared: &Prepared) -> Result<Appended, Stop> {
     let append = &prepared.append;
     let slot = tx.slot(&append.session)?;
-    let fence = admit::fence(append, slot.head, slot.fence)?;
+    let fence = admit::fence(append, slot.session.head, slot.session.fence)?;
     let ts_ms = tx.now_ns / 1_000_000;
-    let Slot { mut head, mut last_id, .. } = slot;
+    let (mut head, mut last_id) = (slot.session.head, slot.last_id);
     for record in &append.records {
         last_id = insert_record(tx.conn, slot.key, last_id, (fence, ts_ms), record)?;
         head = Head { seq: record.seq, hash: Some(record.content_hash) };
@@ -71,17 +72,21 @@ pub(super) fn append(tx: &mut Tx<'_>, prepared: &Prepared) -> Result<Appended, S
         requests::keep(tx.conn, slot.key, kept)?;
     }
     insert_blobs(tx.conn, slot.key, &prepared.blobs)?;
-    let slot = Slot { key: slot.key, head, fence, last_id };
-    update_head(tx, &slot, &append.state)?;
-    tx.remember(&append.session, slot);
+    let mut session = (*slot.session).clone();
+    (session.head, session.fence, session.update_ns) = (head, fence, tx.now_ns);
+    session.state.clone_from(&append.state);
+    let slot = Slot { key: slot.key, session: Arc::new(session), last_id };
+    update_head(tx, &slot)?;
+    tx.remember(slot);
     Ok(Appended { fence, ts_ms })
 }
 
 pub(super) fn new_fence(tx: &mut Tx<'_>, uid: &SessionUid) -> Result<i64, Stop> {
     let slot = tx.slot(uid)?;
-    let fence = slot.fence + 1;
+    let fence = slot.session.fence + 1;
     tx.conn.prepare_cached("UPDATE heads SET fence = ?2 WHERE session = ?1")?.execute(params![slot.key, fence])?;
-    tx.remember(uid, Slot { fence, ..slot });
+    let session = Session { fence, ..(*slot.session).clone() };
+    tx.remember(Slot { session: Arc::new(session), ..slot });
     Ok(fence)
 }
 
@@ -89,14 +94,14 @@ pub(super) fn create(tx: &mut Tx<'_>, new: &NewSession) -> Result<Session, Stop>
     check_free(tx.conn, &new.uid)?;
     let session = session(new, None, tx.now_ns, tx.now_ns);
     let key = insert_session(tx.conn, life::LIVE, &session, None)?;
-    tx.remember(&new.uid, Slot { key, head: session.head, fence: session.fence, last_id: 0 });
+    tx.remember(Slot { key, session: Arc::new(session.clone()), last_id: 0 });
     Ok(session)
 }
 
 pub(super) fn fork(tx: &mut Tx<'_>, fork: &Fork) -> Result<Vec<Session>, Stop> {
     let parent = tx.slot(&fork.parent)?;
-    let at_seq = admit::fork_point(fork, parent.head)?;
-    let at_hash = hash_at(tx.conn, parent.key, parent.head, at_seq)?;
+    let at_seq = admit::fork_point(fork, parent.session.head)?;
+    let at_hash = hash_at(tx.conn, parent.key, parent.session.head, at_seq)?;
     let mut uids = HashSet::new();
     for child in &fork.children {
         admit::marker(child, at_seq, at_hash)?;
@@ -121,7 +126,7 @@ fn insert_child(
     let key = insert_session(tx.conn, life::LIVE, &session, Some(parent_key))?;
     let last_id = insert_record(tx.conn, key, 0, (session.fence, tx.now_ns / 1_000_000), &child.marker)?;
     landmarks::set_last(tx.conn, key, last_id)?;
-    tx.remember(&session.uid, Slot { key, head: session.head, fence: session.fence, last_id });
+    tx.remember(Slot { key, session: Arc::new(session.clone()), last_id });
     Ok(session)
 }
 
@@ -225,7 +230,9 @@ pub(super) fn insert_blobs(conn: &Connection, session: i64, blobs: &[(i64, Diges
     Ok(())
 }
 
-fn update_head(tx: &Tx<'_>, slot: &Slot, state: &State) -> Result<(), Stop> {
+fn update_head(tx: &Tx<'_>, slot: &Slot) -> Result<(), Stop> {
+    let session = &*slot.session;
+    let state = &session.state;
     tx.conn
         .prepare_cached(
             "UPDATE heads SET seq = ?2, hash = ?3, fence = ?4, update_ns = ?5, compute = ?6, exec = ?7, \
@@ -233,10 +240,10 @@ fn update_head(tx: &Tx<'_>, slot: &Slot, state: &State) -> Result<(), Stop> {
         )?
         .execute(params![
             slot.key,
-            slot.head.seq,
-            slot.head.hash.map(|h| h.0),
-            slot.fence,
-            tx.now_ns,
+            session.head.seq,
+            session.head.hash.map(|h| h.0),
+            session.fence,
+            session.update_ns,
             state.compute,
             state.exec,
             pending(state),

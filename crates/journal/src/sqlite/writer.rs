@@ -4,13 +4,12 @@
 //! commit, and each succeeds or is refused by itself: a call checks everything before it writes
 //! anything, so a refusal leaves the transaction as it was.
 
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread::JoinHandle;
 
-use inspan_wire::{Digest, SessionUid};
+use inspan_wire::SessionUid;
 use lru::LruCache;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior};
@@ -19,8 +18,10 @@ use tokio::sync::{mpsc, oneshot};
 use super::checkpoint::{self, Checkpointer};
 use super::fault::{self, Kind, Stop};
 use super::file::Database;
+use super::live::{self, Live};
+use super::read;
 use super::sweep;
-use crate::{Clock, Error, Head};
+use crate::{Clock, Error, Session};
 
 /// Calls that share a transaction at most: more would make the first of them wait too long.
 const BATCH_CALLS_MAX: usize = 512;
@@ -30,9 +31,6 @@ const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Calls that may wait; behind that, callers wait before they queue.
 const WAITING_CALLS_MAX: usize = 4096;
-
-/// Sessions whose head the writer remembers.
-const SLOTS_MAX: NonZeroUsize = NonZeroUsize::new(16 * 1024).expect("not zero");
 
 /// Steps in which a long log is moved into the database.
 const STEPS: i32 = 16;
@@ -47,14 +45,15 @@ pub(super) struct Tx<'a> {
     pub(super) now_ns: i64,
     slots: &'a mut LruCache<SessionUid, Slot>,
     trash: &'a mut bool,
+    /// Sessions that the transaction changes.
+    changed: Vec<SessionUid>,
 }
 
 /// What the writer needs of a live session.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Slot {
     pub(super) key: i64,
-    pub(super) head: Head,
-    pub(super) fence: i64,
+    pub(super) session: Arc<Session>,
     /// The row of the last record that it holds itself; 0 for none.
     pub(super) last_id: i64,
 }
@@ -63,27 +62,28 @@ impl Tx<'_> {
     /// Finds a live session.
     pub(super) fn slot(&mut self, uid: &SessionUid) -> Result<Slot, Stop> {
         if let Some(slot) = self.slots.get(uid) {
-            return Ok(*slot);
+            return Ok(slot.clone());
         }
-        let sql = "SELECT s.key, h.seq, h.hash, h.fence, h.last_id FROM sessions s JOIN heads h ON h.session = s.key \
-                   WHERE s.uid = ?1 AND s.life = 0";
-        let found = self.conn.prepare_cached(sql)?.query_row([uid.as_str()], |row| {
-            let head = Head { seq: row.get(1)?, hash: row.get::<_, Option<[u8; 32]>>(2)?.map(Digest) };
-            Ok(Slot { key: row.get(0)?, head, fence: row.get(3)?, last_id: row.get(4)? })
-        });
-        let slot = found.optional()?.ok_or_else(|| Error::NotFound(uid.clone()))?;
-        self.slots.put(uid.clone(), slot);
+        let session = read::session_of(self.conn, uid)?.ok_or_else(|| Error::NotFound(uid.clone()))?;
+        let sql = "SELECT s.key, h.last_id FROM sessions s JOIN heads h ON h.session = s.key WHERE s.uid = ?1";
+        let (key, last_id) =
+            self.conn.prepare_cached(sql)?.query_row([uid.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let slot = Slot { key, session: Arc::new(session), last_id };
+        self.slots.put(uid.clone(), slot.clone());
         Ok(slot)
     }
 
     /// Remembers what a session has become.
-    pub(super) fn remember(&mut self, uid: &SessionUid, slot: Slot) {
-        self.slots.put(uid.clone(), slot);
+    pub(super) fn remember(&mut self, slot: Slot) {
+        let uid = slot.session.uid.clone();
+        self.changed.push(uid.clone());
+        self.slots.put(uid, slot);
     }
 
     /// The session is not live any more.
     pub(super) fn forget(&mut self, uid: &SessionUid) {
         self.slots.pop(uid);
+        self.changed.push(uid.clone());
     }
 
     /// There is something to sweep.
@@ -153,6 +153,7 @@ pub(super) struct Start {
     pub(super) checkpoint_bytes: u64,
     /// Refuse every write, with this reason.
     pub(super) refuse: Option<String>,
+    pub(super) live: Live,
 }
 
 impl Writer {
@@ -237,6 +238,7 @@ struct Thread {
     path: PathBuf,
     clock: Arc<dyn Clock>,
     slots: LruCache<SessionUid, Slot>,
+    live: Live,
     last_ns: i64,
     /// Pages in the log after the last commit.
     log_pages: Arc<AtomicI32>,
@@ -278,7 +280,7 @@ impl Moves {
 
 impl Thread {
     fn new(start: Start) -> Result<Thread, Error> {
-        let Start { mut conn, beside, path, clock, checkpoint_bytes, refuse, database } = start;
+        let Start { mut conn, beside, path, clock, checkpoint_bytes, refuse, database, live } = start;
         let log_pages = Arc::new(AtomicI32::new(0));
         let pages = Arc::clone(&log_pages);
         let sql = |e: rusqlite::Error| fault::report(&path, &e);
@@ -296,7 +298,8 @@ impl Thread {
             conn,
             path,
             clock,
-            slots: LruCache::new(SLOTS_MAX),
+            slots: LruCache::new(live::SESSIONS_MAX),
+            live,
             last_ns,
             log_pages,
             refuse,
@@ -401,9 +404,14 @@ impl Thread {
         let now_ns = self.clock.now_ns().max(self.last_ns);
         let mut trash = self.trash;
         let sql = self.conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let mut tx = Tx { conn: &sql, now_ns, slots: &mut self.slots, trash: &mut trash };
+        let mut tx = Tx { conn: &sql, now_ns, slots: &mut self.slots, trash: &mut trash, changed: Vec::new() };
         let done = run(&mut tx)?;
+        let changed = tx.changed;
         sql.commit()?;
+        self.live.publish(changed.into_iter().map(|uid| {
+            let session = self.slots.peek(&uid).map(|slot| Arc::clone(&slot.session));
+            (uid, session)
+        }));
         self.last_ns = now_ns;
         self.trash = trash;
         Ok(done)
