@@ -1,12 +1,9 @@
 //! A harness that is linked into the host.
 
-use std::any::Any;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures_util::FutureExt as _;
-use inspan_harness::{Failure, Harness, Sink, Start};
+use inspan_harness::{Failure, Harness, Sink, Start, contained};
 use inspan_wire::v1;
 
 /// A harness in the host's own process. Its panic is its own turn's failure, never the host's
@@ -31,25 +28,6 @@ impl Harness for InProcess {
 
     async fn run(&self, start: Start, sink: &dyn Sink) -> Result<(), Failure> {
         contained(self.harness.run(start, sink)).await
-    }
-}
-
-/// Runs `work` and turns its panic into a failure. What the harness shares with its other turns it
-/// must itself keep sound over a panic; the host shares nothing with it but the sink.
-async fn contained<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    match AssertUnwindSafe(work).catch_unwind().await {
-        Ok(outcome) => outcome,
-        Err(payload) => Err(Failure::Failed(format!("the harness panicked: {}", panic_text(payload.as_ref())))),
-    }
-}
-
-fn panic_text(payload: &(dyn Any + Send)) -> &str {
-    if let Some(text) = payload.downcast_ref::<&str>() {
-        text
-    } else if let Some(text) = payload.downcast_ref::<String>() {
-        text
-    } else {
-        "without a text"
     }
 }
 

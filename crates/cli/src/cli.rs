@@ -7,8 +7,8 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::commands::{
-    cancel, completions, create, decide, delete, demo, exec, export, fork, get, import, list, reference, replay, rerun,
-    resume, serve, suspend, tools, verify, version, watch,
+    cancel, completions, create, decide, delete, demo, exec, export, fork, get, harness, import, list, reference,
+    replay, rerun, resume, serve, suspend, tools, verify, version, watch,
 };
 use crate::{argv, error};
 
@@ -27,6 +27,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Serve(serve::Args),
+    Harness(harness::Args),
     Create(create::Args),
     List(list::Args),
     Get(get::Args),

@@ -2,7 +2,7 @@
 //! resumed, and the journal must be the one of the uncut run.
 //!
 //! Rows: one and several calls, streamed and not, failing, retried, with outputs and usage, forked,
-//! resumed twice. An effect that is added to the engine adds its rows to [`ROWS`].
+//! resumed twice, cancelled while it runs and after it failed. An effect that is added to the engine adds its rows to [`ROWS`].
 
 #[path = "support/cut.rs"]
 mod cut;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cut::{Cut, Side};
-use inspan_engine::{ForkArgs, ReplayRule};
+use inspan_engine::{Code, Error, ForkArgs, ReplayRule};
 use inspan_testkit::harness::Moves;
 use inspan_wire::{SessionUid, v1};
 use support::{Answer, Fake, Tool, World, request, uid};
@@ -26,6 +26,20 @@ enum Op {
     Fork(i64),
     /// Decides on what the session waits for.
     Decide(bool),
+    /// A turn that is cancelled in its first model call that has no outcome yet.
+    Canceled(&'static str),
+    /// Ends a turn that failed before.
+    Cancel,
+}
+
+impl Op {
+    fn starts_a_turn(self) -> bool {
+        matches!(self, Op::Exec(_) | Op::Canceled(_))
+    }
+
+    fn cancels(self) -> bool {
+        matches!(self, Op::Canceled(_) | Op::Cancel)
+    }
 }
 
 struct Row {
@@ -110,6 +124,25 @@ const ROWS: &[Row] = &[
         fails: 0,
         ops: &[Op::Exec("trytool c k; model a")],
     },
+    Row { name: "cancelled in its call", streams: false, fails: 0, ops: &[Op::Canceled("out x; model a")] },
+    Row {
+        name: "cancelled, then a next turn",
+        streams: true,
+        fails: 0,
+        ops: &[Op::Canceled("model a"), Op::Resume, Op::Exec("model b")],
+    },
+    Row {
+        name: "failed, then cancelled",
+        streams: false,
+        fails: 0,
+        ops: &[Op::Exec("model a; fail boom"), Op::Cancel, Op::Exec("out x; model b")],
+    },
+    Row {
+        name: "cancelled in a fork",
+        streams: false,
+        fails: 0,
+        ops: &[Op::Exec("model a; model b"), Op::Fork(5), Op::Cancel],
+    },
 ];
 
 /// A run up to its crash, or to its end.
@@ -163,6 +196,11 @@ async fn perform(world: &World, session: &SessionUid, op: Op) -> SessionUid {
             let args = ForkArgs { at_seq, ..Default::default() };
             return uid(&world.engine.fork(session, args).await.unwrap()[0]);
         }
+        Op::Canceled(play) => {
+            let turn = world.engine.accept(request(session, play), "default").await.unwrap();
+            cancel_in_call(world, session, turn.run()).await;
+        }
+        Op::Cancel => drop(world.engine.cancel(session, "", "USER").await),
     }
     session.clone()
 }
@@ -181,6 +219,21 @@ async fn decide(world: &World, session: &SessionUid, approved: bool) {
     drop(world.engine.approve(&request).await);
 }
 
+/// Drives a turn into a model call that never answers, and cancels it there.
+async fn cancel_in_call(world: &World, session: &SessionUid, turn: impl Future<Output = Result<v1::Session, Error>>) {
+    let before = world.model.count();
+    // A cut before the call leaves the answer of the first try behind.
+    *world.model.script.lock().unwrap() = [Answer::Hang].into();
+    let canceled = async {
+        while world.model.count() == before {
+            tokio::task::yield_now().await;
+        }
+        world.engine.cancel(session, "", "USER").await.unwrap();
+    };
+    let (ended, ()) = tokio::join!(turn, canceled);
+    assert_eq!(ended.unwrap_err().code(), Code::Cancelled);
+}
+
 /// A host that starts after the crash brings everything to its end.
 async fn recover(row: &Row, mut run: Run) -> Run {
     let world = run.world.restart();
@@ -188,11 +241,13 @@ async fn recover(row: &Row, mut run: Run) -> Run {
     while run.next < row.ops.len() {
         let op = row.ops[run.next];
         let before = run.session.clone();
-        let wanted = row.ops[..=run.next].iter().filter(|o| matches!(o, Op::Exec(_))).count();
+        let wanted = row.ops[..=run.next].iter().filter(|o| o.starts_a_turn()).count();
         let text = world.journal_text(&before).await;
         let have = text.matches("EXECUTION_START").count();
         match op {
             Op::Exec(_) if have >= wanted => drop(world.engine.resume(&before).await),
+            Op::Canceled(_) if text.contains("END CANCELED") => {}
+            Op::Canceled(_) if have >= wanted => cancel_in_call(&world, &before, world.engine.resume(&before)).await,
             Op::Fork(_) => {
                 let query = inspan_journal::ListQuery { project: String::new(), limit: 10, after: None };
                 let children = world.journal.list(query).await.unwrap().sessions;
@@ -241,7 +296,8 @@ async fn every_cut_of_every_row_recovers() {
         let (whole, writes) = run(row, usize::MAX, Side::Before).await;
         let whole = recover(row, whole).await;
         let expected = essence(&whole.world.journal_text(&whole.session).await);
-        assert!(expected.iter().any(|l| l.starts_with("END COMPLETED")), "{}: {expected:?}", row.name);
+        let end = if row.ops.iter().any(|o| o.cancels()) { "END CANCELED" } else { "END COMPLETED" };
+        assert!(expected.iter().any(|l| l == end), "{}: {expected:?}", row.name);
         assert!(writes >= 2, "{}", row.name);
         for at in 0..writes {
             for side in [Side::Before, Side::After] {
@@ -263,7 +319,7 @@ async fn every_cut_of_every_row_recovers() {
             }
         }
     }
-    assert!(cuts > 150, "{cuts} cuts");
+    assert!(cuts > 200, "{cuts} cuts");
 }
 
 /// A turn that is dropped in the middle of its model call, again and again, is driven once per recovery.
@@ -294,11 +350,7 @@ async fn a_call_is_driven_at_most_once_per_recovery() {
         .await;
 }
 
-async fn drop_in_call(
-    model: &Fake,
-    turn: impl Future<Output = Result<v1::Session, inspan_engine::Error>>,
-    calls: usize,
-) {
+async fn drop_in_call(model: &Fake, turn: impl Future<Output = Result<v1::Session, Error>>, calls: usize) {
     let reached = async {
         while model.count() < calls {
             tokio::task::yield_now().await;

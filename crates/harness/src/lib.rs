@@ -6,10 +6,15 @@
 //! is run again, so a harness that takes its effects through the sink, and is otherwise
 //! deterministic, is durable, replayable and forkable without a line of code for it.
 
+mod contain;
 pub mod contract;
+pub mod gate;
 pub mod history;
 pub mod reference;
+#[cfg(feature = "serve")]
+pub mod serve;
 
+pub use contain::contained;
 pub use contract::{Failure, Harness, ModelRequest, ModelResponse, Sink, SinkError, Start, ToolReply};
 pub use history::{History, HistorySource};
 

@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use inspan_attach::InProcess;
+use inspan_attach::grpc::Remote;
 use inspan_engine::{Agent, Catalog, Executor, Model};
 use inspan_harness::Harness;
 use inspan_harness::reference::{Chat, Echo};
+
+pub use inspan_attach::grpc::{Address as HarnessAddress, BadAddress as BadHarnessAddress};
 
 /// The name of the harness that every host has.
 const ECHO: &str = "echo";
@@ -73,6 +76,18 @@ pub fn in_process(name: &str, harness: impl Harness, model: Arc<dyn Model>) -> A
     Agent {
         name: name.to_owned(),
         harness: Arc::new(InProcess::new(harness)),
+        model,
+        executor: None,
+        memory_snapshot: false,
+    }
+}
+
+/// A harness in another process under `name`. This host neither starts that process nor keeps its memory, so a
+/// harness that needs that is refused when it is placed (R-CAP-1, R-REMOTE-4). Must be called in a tokio runtime.
+pub fn at_address(name: &str, address: HarnessAddress, model: Arc<dyn Model>) -> Agent {
+    Agent {
+        name: name.to_owned(),
+        harness: Arc::new(Remote::new(address)),
         model,
         executor: None,
         memory_snapshot: false,

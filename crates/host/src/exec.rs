@@ -9,6 +9,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream;
 use inspan_engine::{Engine, Turn};
 use inspan_journal::Record;
+use inspan_models::request_id;
 use inspan_wire::v1::{self, EventKind};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -34,7 +35,7 @@ pub(crate) fn start(engine: &Engine, hub: &Arc<Hub>, turn: Turn, closing: watch:
         follow,
         recovers: turn.recovers(),
         sight: Sight { execution_id, seen },
-        stage: Stage::Running(tokio::spawn(turn.run())),
+        stage: Stage::Running(tokio::spawn(request_id::carried(turn.run()))),
         closing,
     };
     let first = stream::once(async move { Ok(Update::Session(Box::new(session))) });

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use futures_util::Stream;
 use inspan_engine::{Engine, ForkArgs};
 use inspan_journal::{ListQuery, Session, verify};
+use inspan_models::request_id;
 use inspan_wire::v1::{self, EventKind, event::Body};
 use inspan_wire::{Digest, SessionUid, inspan_v1};
 use tokio::sync::watch;
@@ -302,7 +303,7 @@ fn named(uid: &str) -> Result<SessionUid, Fault> {
 /// Runs what changes a session on a task of its own: a caller that goes away in the middle must not
 /// stop it half-way.
 async fn outlive<T: Send + 'static>(work: impl Future<Output = Result<T, Fault>> + Send + 'static) -> Result<T, Fault> {
-    tokio::spawn(work).await.unwrap_or_else(|_| {
+    tokio::spawn(request_id::carried(work)).await.unwrap_or_else(|_| {
         Err(Fault::new(Code::Internal, "the operation broke off inside the host: look at the session before a retry"))
     })
 }

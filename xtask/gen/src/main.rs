@@ -70,20 +70,55 @@ fn generate(root: &Path) -> Result<Vec<Output>, Box<dyn std::error::Error>> {
         });
     }
 
-    // Services: beside the transport that serves or calls them.
-    let services = scratch.join("services");
-    std::fs::create_dir_all(&services)?;
+    // Services: beside the transport that serves or calls them. Harness has an end in each of two crates.
+    let crates: [(&str, &[&str], Ends); 3] = [
+        ("host", &["Sessions", "HarnessRegistry", "Journal"], Ends { client: true, server: true }),
+        ("harness", &["Harness"], Ends { client: false, server: true }),
+        ("attach", &["Harness"], Ends { client: true, server: false }),
+    ];
+    for (name, services, ends) in crates {
+        outputs.extend(services_of(root, &fds, name, services, ends)?);
+    }
+    Ok(outputs)
+}
+
+/// Which ends of a service a crate has.
+#[derive(Clone, Copy)]
+struct Ends {
+    client: bool,
+    server: bool,
+}
+
+/// The code of `services` in the crate `name`, one file for each package that has any of them.
+fn services_of(
+    root: &Path,
+    fds: &prost_types::FileDescriptorSet,
+    name: &str,
+    services: &[&str],
+    ends: Ends,
+) -> Result<Vec<Output>, Box<dyn std::error::Error>> {
+    let mut fds = fds.clone();
+    for file in &mut fds.file {
+        file.service.retain(|service| services.contains(&service.name()));
+    }
+    let packages: std::collections::BTreeSet<String> =
+        fds.file.iter().filter(|file| !file.service.is_empty()).map(|file| file.package().to_owned()).collect();
+    let folder = root.join("target/gen/services").join(name);
+    std::fs::create_dir_all(&folder)?;
     tonic_prost_build::configure()
-        .out_dir(&services)
+        .out_dir(&folder)
         .build_transport(false)
+        .build_client(ends.client)
+        .build_server(ends.server)
         .extern_path(".agentsessions.v1", "::inspan_wire::v1")
         .extern_path(".inspan.v1", "::inspan_wire::inspan_v1")
         .compile_fds(fds)?;
-    for package in ["agentsessions.v1", "inspan.v1"] {
+    let mut outputs = Vec::new();
+    for package in packages {
         let file = format!("{package}.rs");
         outputs.push(Output {
-            path: root.join("crates/host/src/gen").join(&file),
-            bytes: std::fs::read(services.join(&file))?,
+            path: root.join("crates").join(name).join("src/gen").join(&file),
+            bytes: std::fs::read(folder.join(&file))?,
         });
     }
     Ok(outputs)

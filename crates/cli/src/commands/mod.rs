@@ -13,6 +13,7 @@ pub(crate) mod exec;
 pub(crate) mod export;
 pub(crate) mod fork;
 pub(crate) mod get;
+pub(crate) mod harness;
 pub(crate) mod import;
 pub(crate) mod list;
 pub(crate) mod reference;
@@ -43,6 +44,7 @@ pub(crate) async fn run(command: Command) -> Result<(), Error> {
         Command::Deny(args) => decide::run(args, false).await,
         Command::Cancel(args) => cancel::run(args).await,
         Command::Delete(args) => delete::run(args).await,
+        Command::Harness(args) => harness::run(args).await,
         Command::Rerun(args) => rerun::run(args).await,
         Command::Export(args) => export::run(args).await,
         Command::Import(args) => import::run(args).await,

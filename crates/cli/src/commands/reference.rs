@@ -37,13 +37,17 @@ fn page() -> String {
     definition.build();
     let mut page = HEAD.to_owned();
     for verb in definition.get_subcommands().filter(|c| !c.is_hide_set()) {
-        section(&mut page, verb).expect("writing to a string cannot fail");
+        section(&mut page, "inspan", verb).expect("writing to a string cannot fail");
     }
     page
 }
 
-fn section(page: &mut String, verb: &Command) -> std::fmt::Result {
-    writeln!(page, "\n## inspan {}\n", verb.get_name())?;
+fn section(page: &mut String, before: &str, verb: &Command) -> std::fmt::Result {
+    let name = format!("{before} {}", verb.get_name());
+    if verb.has_subcommands() {
+        return verb.get_subcommands().filter(|c| !c.is_hide_set()).try_for_each(|verb| section(page, &name, verb));
+    }
+    writeln!(page, "\n## {name}\n")?;
     let about = verb.get_long_about().or_else(|| verb.get_about()).map(ToString::to_string).unwrap_or_default();
     for paragraph in about.split("\n\n") {
         writeln!(page, "{paragraph}{}\n", if paragraph.ends_with('.') { "" } else { "." })?;

@@ -4,18 +4,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use inspan_host::Settings;
-use inspan_host::catalog::Static;
-use inspan_host::engine::Policy;
+use inspan_host::catalog::{Static, at_address};
+use inspan_host::engine::{Catalog as _, Model, Policy};
 use inspan_host::models::{Api, AuthHeader, BaseUrl, Echo, Key, Provider, Scripted};
 use inspan_host::server::{Address, BindError, Config, Server};
 use inspan_host::tools::Rules;
 use tokio::signal::unix::{SignalKind, signal};
 
+use self::attached::Attached;
 use super::version::VERSION;
 use crate::client::{DEFAULT_JOURNAL, DEFAULT_PROJECT};
 use crate::error::Error;
 use crate::settings::Settings as CliSettings;
 use crate::{logfmt, store};
+
+mod attached;
 
 /// Serve sessions over gRPC and HTTP until SIGINT or SIGTERM
 ///
@@ -51,7 +54,7 @@ pub(crate) struct Args {
     /// What to log: error, warn, info, debug, trace, or a filter such as `inspan_host=debug`
     #[arg(long, value_name = "FILTER", default_value = "info")]
     log: String,
-    /// Attach a harness in another process; not there yet
+    /// Attach a harness in another process: HOST:PORT, dns:///HOST:PORT or unix:/path; needs a model, repeat for more
     #[arg(long = "harness", value_name = "NAME=ADDRESS")]
     harnesses: Vec<String>,
     /// Serve the harness registry; not there yet
@@ -101,7 +104,9 @@ const LISTENING: &str = "inspan listening";
 pub(crate) async fn run(args: Args) -> Result<(), Error> {
     // Everything that can be refused is refused before the journal is opened.
     check(&args)?;
-    let (catalog, model) = args.model.catalog(|name| std::env::var(name).ok())?;
+    let model = args.model.choose(|name| std::env::var(name).ok())?;
+    let attached = attached::read(&args.harnesses, model.is_some())?;
+    let (catalog, model) = catalog(model, attached);
     let configured = CliSettings::find(args.config.as_deref())?;
     let tools = configured.tools()?;
     let catalog = if tools.is_empty() { catalog } else { catalog.with_executor(Arc::new(tools.clone())) };
@@ -109,8 +114,8 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
 
     let blobs = args.blobs.unwrap_or_else(|| store::blobs_beside(&args.journal));
     let journal = store::open(&args.journal, &blobs)?;
-    let harnesses = format!("[{}]", inspan_host::engine::Catalog::names(&catalog).join(" "));
-    let default_harness = inspan_host::engine::Catalog::default_name(&catalog).to_owned();
+    let harnesses = format!("[{}]", catalog.names().join(" "));
+    let default_harness = catalog.default_name().to_owned();
     let mut config = Config::new(args.addr, journal, Arc::new(catalog));
     config.insecure = args.insecure;
     config.allowed_hosts = args.allowed_hosts;
@@ -162,12 +167,6 @@ pub(crate) fn address_of(line: &str) -> Option<&str> {
 }
 
 fn check(args: &Args) -> Result<(), Error> {
-    if let Some(harness) = args.harnesses.first() {
-        let text = format!(
-            "--harness {harness}: harnesses in other processes are not there yet in this version; echo and chat are built in"
-        );
-        return Err(Error::usage(text, HELP));
-    }
     if !args.registry_addr.is_empty() {
         let text =
             format!("--registry-addr {}: the harness registry is not there yet in this version", args.registry_addr);
@@ -191,15 +190,34 @@ fn bind_error(e: &BindError) -> Error {
     Error::new(e.to_string(), next)
 }
 
+/// The model behind every harness but `echo`.
+struct Chosen {
+    name: String,
+    model: Arc<dyn Model>,
+    /// What the log says of it.
+    shown: String,
+}
+
+/// The harnesses of this host, and what the log says of the model.
+fn catalog(model: Option<Chosen>, attached: Vec<Attached>) -> (Static, String) {
+    let mut catalog = Static::new(Arc::new(Echo));
+    let Some(Chosen { name, model, shown }) = model else { return (catalog, "echo (built-in)".to_owned()) };
+    catalog = catalog.with_chat(&name, Arc::clone(&model));
+    for Attached { name, address } in attached {
+        catalog = catalog.with(at_address(&name, address, Arc::clone(&model)));
+    }
+    (catalog, shown)
+}
+
 impl ModelArgs {
-    /// The harnesses that these flags give, and what the log says of the model.
-    fn catalog(self, env: impl Fn(&str) -> Option<String>) -> Result<(Static, String), Error> {
-        let echo = Static::new(Arc::new(Echo));
+    /// The model that these flags name.
+    fn choose(self, env: impl Fn(&str) -> Option<String>) -> Result<Option<Chosen>, Error> {
         if let Some(script) = &self.model_script {
             let scripted = Scripted::from_file(script);
             let scripted = scripted.map_err(|e| Error::new(e.to_string(), format!("ls -l {}", script.display())))?;
-            let model = if self.model.is_empty() { "scripted" } else { &self.model };
-            return Ok((echo.with_chat(model, Arc::new(scripted)), format!("{model} @ {}", script.display())));
+            let name = if self.model.is_empty() { "scripted".to_owned() } else { self.model };
+            let shown = format!("{name} @ {}", script.display());
+            return Ok(Some(Chosen { name, model: Arc::new(scripted), shown }));
         }
         if self.model.is_empty() {
             if self.names_a_provider() {
@@ -208,13 +226,13 @@ impl ModelArgs {
                     HELP,
                 ));
             }
-            return Ok((echo, "echo (built-in)".to_owned()));
+            return Ok(None);
         }
         let provider = self.provider(env)?;
         let shown = format!("{} @ {}{}", provider.model, provider.base_url, provider.path);
-        let model = provider.model.clone();
-        let built = inspan_host::models::build(provider).map_err(|e| Error::new(e.to_string(), HELP))?;
-        Ok((echo.with_chat(&model, built), shown))
+        let name = provider.model.clone();
+        let model = inspan_host::models::build(provider).map_err(|e| Error::new(e.to_string(), HELP))?;
+        Ok(Some(Chosen { name, model, shown }))
     }
 
     fn names_a_provider(&self) -> bool {
@@ -252,7 +270,7 @@ fn key_from(file: &Path) -> Result<Key, Error> {
 }
 
 /// Resolves at the first SIGINT or SIGTERM.
-fn shutdown() -> std::io::Result<impl Future<Output = ()>> {
+pub(super) fn shutdown() -> std::io::Result<impl Future<Output = ()>> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     Ok(async move {

@@ -10,4 +10,6 @@ mod recovery;
 mod reference;
 mod served;
 mod shell;
+#[cfg(unix)]
+mod terminal;
 mod tools;

@@ -1,0 +1,121 @@
+//! The harness at an address, as the engine sees it.
+
+use std::sync::Mutex;
+
+use async_trait::async_trait;
+use inspan_harness::{Failure, Harness, Sink, Start};
+use inspan_wire::v1;
+use tonic::transport::Channel;
+use tonic::{Code, Status};
+
+use super::proto::harness_client::HarnessClient;
+use super::{Address, MESSAGE_BYTES_MAX, Settings, dial, turn};
+
+/// A harness that lives at an address. Its process is not the host's: nothing here starts it, stops it or keeps its
+/// memory (R-REMOTE-4).
+pub struct Remote {
+    address: Address,
+    settings: Settings,
+    client: HarnessClient<Channel>,
+    /// What it last said of itself when it was asked for a turn.
+    admitted: Mutex<Option<v1::HarnessDescriptor>>,
+}
+
+impl Remote {
+    /// The harness at `address`. Nothing is dialled yet. Must be called in a tokio runtime.
+    pub fn new(address: Address) -> Remote {
+        Remote::with(address, Settings::default())
+    }
+
+    /// The harness at `address`, with this much patience.
+    pub fn with(address: Address, settings: Settings) -> Remote {
+        let client = HarnessClient::new(dial::channel(&address, &settings))
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(MESSAGE_BYTES_MAX);
+        Remote { address, settings, client, admitted: Mutex::new(None) }
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    async fn ask(&self) -> Result<v1::HarnessDescriptor, Failure> {
+        match self.client.clone().describe(v1::DescribeRequest {}).await {
+            Ok(answer) => Ok(answer.into_inner()),
+            Err(status) => Err(self.failure(&status)),
+        }
+    }
+
+    /// R-REMOTE-2: what tells the caller that a later try may help.
+    fn failure(&self, status: &Status) -> Failure {
+        let text = format!("{} at {}", said(status), self.address);
+        match status.code() {
+            Code::Unavailable | Code::DeadlineExceeded => Failure::Unavailable(text),
+            _ if is_lost(status) => Failure::Unavailable(text),
+            _ => Failure::Failed(text),
+        }
+    }
+
+    /// R-REMOTE-3: asks again on the connection that is to carry the turn. Behind one address there may be another
+    /// process than the one that was admitted, and its turn would be recorded under the other's name.
+    async fn check_again(&self) -> Result<(), Failure> {
+        let now = self.ask().await.map_err(|failure| Failure::Failed(failure.to_string()))?;
+        if resumability(&now) == v1::Resumability::RequiresMemorySnapshot {
+            return Err(Failure::Failed(format!(
+                "the harness that now answers at {} needs its memory kept, which no host can do for another process",
+                self.address
+            )));
+        }
+        let admitted = self.admitted.lock().expect("no code panics while it holds this lock");
+        match admitted.as_ref() {
+            Some(then) if (&then.id, &then.version) != (&now.id, &now.version) => Err(Failure::Failed(format!(
+                "{} {:?} was admitted at {} and {} {:?} answers there now: resume the turn",
+                then.id, then.version, self.address, now.id, now.version
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Every value but one reads as stateless.
+fn resumability(descriptor: &v1::HarnessDescriptor) -> v1::Resumability {
+    descriptor.capabilities.as_ref().map(v1::Capabilities::resumability).unwrap_or_default()
+}
+
+/// A status that no harness sent: the connection broke under the call. The transport calls that `Unknown`.
+pub(super) fn is_lost(status: &Status) -> bool {
+    use std::error::Error as _;
+    status.source().is_some() && matches!(status.code(), Code::Unknown | Code::Unavailable)
+}
+
+/// What a status says, its innermost cause when it is the transport's.
+pub(super) fn said(status: &Status) -> String {
+    use std::error::Error as _;
+    let Some(mut cause) = status.source() else {
+        return format!("the harness answered {:?}: {}", status.code(), status.message());
+    };
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    match status.code() {
+        Code::Unavailable => format!("no harness answers: {cause}"),
+        Code::Unknown => format!("the connection to the harness was lost: {cause}"),
+        code => format!("the stream broke with {code:?}: {cause}"),
+    }
+}
+
+#[async_trait]
+impl Harness for Remote {
+    async fn describe(&self) -> Result<v1::HarnessDescriptor, Failure> {
+        let descriptor = self.ask().await?;
+        *self.admitted.lock().expect("no code panics while it holds this lock") = Some(descriptor.clone());
+        Ok(descriptor)
+    }
+
+    /// Drives the turn over one stream. Dropping the future cancels the stream (W-9).
+    async fn run(&self, start: Start, sink: &dyn Sink) -> Result<(), Failure> {
+        let (opening, ()) = futures_util::try_join!(turn::Opening::of(start), self.check_again())?;
+        turn::drive(self.client.clone(), opening, sink, &self.settings).await
+    }
+}
