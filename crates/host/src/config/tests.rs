@@ -38,13 +38,13 @@ description = "charges a card"
 input_schema = { type = "object", required = ["amount"] }
 
 [[policy]]
-name = "no-root"
+name = "no-etc"
 action = "deny"
 tool = "fs/*"
 harness = "chat"
 project = "prod-*"
 labels = { tier = "g*" }
-args = { "/path" = "/root/*", "/force" = true, "/a~1b/0" = 1 }
+args = { "/path" = "/etc/*", "/force" = true, "/a~1b/0" = 1 }
 "#;
 
 fn parse(text: &str) -> Result<File, Error> {
@@ -72,7 +72,7 @@ fn everything_that_can_be_said_is_read() {
     assert_eq!(charge.input_schema, Some(serde_json::json!({"type": "object", "required": ["amount"]})));
 
     let [rule] = file.policy.as_slice() else { panic!("one rule") };
-    assert_eq!((rule.name.as_str(), rule.action, rule.args.len()), ("no-root", Action::Deny, 3));
+    assert_eq!((rule.name.as_str(), rule.action, rule.args.len()), ("no-etc", Action::Deny, 3));
     assert!(rule.args.iter().any(|(pointer, _)| pointer.steps() == ["a/b", "0"]));
 }
 

@@ -1,0 +1,79 @@
+//! Whole turns through a host: harness, rules, executor, journal.
+
+use std::sync::Arc;
+
+use inspan_host::catalog::{Static, in_process};
+use inspan_host::config::File;
+use inspan_host::engine::ToolRun;
+use inspan_host::tools::{Rules, Tools};
+use inspan_testkit::harness::Moves;
+use inspan_testkit::tool::ToolServer;
+use inspan_wire::SessionUid;
+use inspan_wire::v1::{self, event::Body};
+
+use crate::host::{self, Running};
+use crate::support::tools;
+
+/// A host whose `moves` harness has these tools and rules.
+async fn start(tools: Tools, policy: &str) -> Running {
+    let policy = File::parse("inspan.toml", policy).expect("sound rules").policy;
+    host::start_with(|config| {
+        let model: Arc<dyn inspan_host::engine::Model> = Arc::new(inspan_host::models::Echo);
+        let catalog = Static::new(Arc::clone(&model)).with_executor(Arc::new(tools));
+        config.catalog = Arc::new(catalog.with(in_process("moves", Moves::default(), model)));
+        config.policy = Some(Arc::new(Rules::new(policy)));
+    })
+    .await
+}
+
+fn bodies(frames: &[v1::ExecUpdate]) -> impl Iterator<Item = (&v1::Event, &Body)> {
+    frames.iter().filter_map(|frame| match frame.update.as_ref()? {
+        v1::exec_update::Update::Record(record) => {
+            let event = record.event.as_ref()?;
+            Some((event, event.body.as_ref()?))
+        }
+        _ => None,
+    })
+}
+
+/// R-TOOL-3, R-TOOL-16: one call, one effect, under the key that session and call make.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_harness_has_a_tool_run_on_an_endpoint() {
+    let server = ToolServer::start().await;
+    let toml = format!("[[tools.http]]\nname = \"t\"\nurl = \"{}\"\nreplay = \"keyed\"", server.keyed());
+    let running = start(tools(&toml), "").await;
+    let uid = running.session("moves").await;
+    let frames = running.turn(&uid, "tool c1 k1").await;
+    let called = bodies(&frames).find_map(|(_, body)| match body {
+        Body::Tool(call) => Some(call.clone()),
+        _ => None,
+    });
+    let call = called.expect("the call is on record");
+    let key = ToolRun { session: SessionUid::from(uid.as_str()), call, again: false }.effect_key();
+    assert_eq!(server.effects().into_iter().collect::<Vec<_>>(), [(key, 1)]);
+    let result = bodies(&frames).find_map(|(_, body)| match body {
+        Body::Result(result) => Some(result.clone()),
+        _ => None,
+    });
+    let result = result.expect("the result is on record");
+    assert!(result.id == "c1" && !result.is_error && result.output.is_some(), "{result:?}");
+}
+
+/// A rule that denies is on record by its name, and nothing leaves the host.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rule_that_denies_keeps_the_tool_from_running() {
+    let server = ToolServer::start().await;
+    let toml = format!("[[tools.http]]\nname = \"t\"\nurl = \"{}\"", server.plain());
+    let policy =
+        "[[policy]]\nname = \"no-work\"\naction = \"deny\"\ntool = \"t*\"\nharness = \"moves\"\nproject = \"default\"";
+    let running = start(tools(&toml), policy).await;
+    let uid = running.session("moves").await;
+    let frames = running.turn(&uid, "tool c1 k1").await;
+    let actor = bodies(&frames).find_map(|(event, body)| match body {
+        Body::Tool(_) => event.actor.clone(),
+        _ => None,
+    });
+    assert_eq!(actor.expect("who decided is on record").subject, "no-work");
+    assert!(bodies(&frames).any(|(_, body)| matches!(body, Body::Result(result) if result.is_error)));
+    assert_eq!(server.requests().len(), 0);
+}
