@@ -5,7 +5,7 @@
 
 use crate::shell::{self, Failure};
 use crate::step::{Counts, Step, run_all};
-use crate::{needs, python};
+use crate::{needs, python, tool_servers};
 
 /// What to run.
 #[derive(clap::Args)]
@@ -24,6 +24,7 @@ const STEPS: &[Step] = &[
     Step { name: "generated", what: "generated code is what the .proto files say", run: generated },
     Step { name: "clippy", what: "no warning in any target", run: clippy },
     Step { name: "rustdoc", what: "documentation builds without a warning", run: rustdoc },
+    Step { name: "tool-servers", what: "MCP servers by others, for the tests", run: tool_servers::ready },
     Step { name: "tests", what: "every test of the workspace", run: tests },
     Step { name: "release", what: "the binary, as users build it", run: release },
     Step { name: "demo", what: "the demo in an empty folder", run: demo },
@@ -41,7 +42,7 @@ const STEPS: &[Step] = &[
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if args.list {
         for step in STEPS {
-            println!("{:<12} {}", step.name, step.what);
+            println!("{:<13} {}", step.name, step.what);
         }
         return Ok(());
     }

@@ -16,6 +16,7 @@ mod python;
 mod shell;
 mod sim;
 mod step;
+mod tool_servers;
 
 /// The project's own commands.
 #[derive(Parser)]

@@ -42,6 +42,26 @@ pub(crate) const VENV: Need = Need {
     ],
 };
 
+/// Node.js and its package manager, for the MCP servers that are written for it.
+pub(crate) const NODE: [Need; 2] = [
+    Need {
+        program: "node",
+        why: "MCP servers by others run on it, and the tool executors are tested with them",
+        packages: &[
+            ("apt-get", "nodejs"),
+            ("dnf", "nodejs"),
+            ("zypper", "nodejs"),
+            ("pacman", "nodejs"),
+            ("apk", "nodejs"),
+        ],
+    },
+    Need {
+        program: "npm",
+        why: "it installs those servers as they are pinned",
+        packages: &[("dnf", "nodejs-npm"), ("zypper", "npm-default"), ("brew", "node")],
+    },
+];
+
 /// How each package manager installs without asking; the first that exists is used.
 const MANAGERS: &[(&str, &[&str])] = &[
     ("apt-get", &["install", "--yes", "--no-install-recommends"]),
@@ -57,14 +77,19 @@ const MANAGERS: &[(&str, &[&str])] = &[
 /// # Errors
 /// When one is missing and could not be installed.
 pub(crate) fn all(_: &mut Counts) -> Result<(), Failure> {
-    for need in NEEDS {
-        if shell::exists(need.program, "--version") {
-            println!("{} is here", need.program);
-        } else {
-            install(need)?;
-        }
+    NEEDS.iter().try_for_each(met)
+}
+
+/// Sees to it that one program is there.
+///
+/// # Errors
+/// When it is missing and could not be installed.
+pub(crate) fn met(need: &Need) -> Result<(), Failure> {
+    if shell::exists(need.program, "--version") {
+        println!("{} is here", need.program);
+        return Ok(());
     }
-    Ok(())
+    install(need)
 }
 
 /// Installs what brings `need`.

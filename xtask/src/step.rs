@@ -53,12 +53,12 @@ pub(crate) fn run_all(steps: &[&Step]) -> Result<(), Failure> {
         rows.push((step, verdict, took, own));
         failure = done.err().map(|e| Failure(format!("step {}: {e}", step.name)));
     }
-    println!("\n{:<12} {:<8} {:>8} {:>7}", "step", "verdict", "time", "tests");
+    println!("\n{:<13} {:<8} {:>8} {:>7}", "step", "verdict", "time", "tests");
     for (step, verdict, took, own) in &rows {
         let tests = if own.passed > 0 { own.passed.to_string() } else { String::new() };
-        println!("{:<12} {verdict:<8} {:>8} {tests:>7}", step.name, seconds(*took));
+        println!("{:<13} {verdict:<8} {:>8} {tests:>7}", step.name, seconds(*took));
     }
-    println!("{:<12} {:<8} {:>8} {:>7}", "all", "", seconds(begin.elapsed()), counts.passed);
+    println!("{:<13} {:<8} {:>8} {:>7}", "all", "", seconds(begin.elapsed()), counts.passed);
     println!("\n{} passed, {} failed, {} skipped", counts.passed, counts.failed, counts.skipped);
     failure.map_or(Ok(()), Err)
 }

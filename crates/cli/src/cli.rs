@@ -7,8 +7,8 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::commands::{
-    cancel, completions, create, delete, demo, exec, export, fork, get, harness, import, list, reference, replay,
-    rerun, resume, serve, suspend, verify, version, watch,
+    cancel, completions, create, decide, delete, demo, exec, export, fork, get, harness, import, list, reference,
+    replay, rerun, resume, serve, suspend, tools, verify, version, watch,
 };
 use crate::{argv, error};
 
@@ -37,12 +37,17 @@ pub(crate) enum Command {
     Fork(fork::Args),
     Suspend(suspend::Args),
     Resume(resume::Args),
+    /// Let the tool call that a session waits with run, and go on with its turn
+    Approve(decide::Args),
+    /// Refuse the tool call that a session waits with, and go on with its turn
+    Deny(decide::Args),
     Cancel(cancel::Args),
     Delete(delete::Args),
     Rerun(rerun::Args),
     Export(export::Args),
     Import(import::Args),
     Verify(verify::Args),
+    Tools(tools::Args),
     Demo(demo::Args),
     Completions(completions::Args),
     Version(version::Args),
@@ -192,6 +197,7 @@ mod tests {
             include_str!("../../../docs/concepts.md"),
             include_str!("../../../docs/operating.md"),
             include_str!("../../../docs/models.md"),
+            include_str!("../../../docs/tools.md"),
             include_str!("../../../docs/journal-format.md"),
             include_str!("../../../docs/harness.md"),
         ];

@@ -126,6 +126,17 @@ pub(crate) fn moved(verb: &str, session: &v1::Session) -> String {
     format!("session {} {verb} compute={} last_seq={}", uid(session), compute(session), session.last_seq)
 }
 
+/// A decision and the session behind it.
+pub(crate) fn decided(uid: &str, approved: bool, answer: &v1::ApproveResponse) -> String {
+    let seq = answer.decision.as_ref().map_or(0, |record| record.seq);
+    let session = answer.session.clone().unwrap_or_default();
+    format!(
+        "session {uid} decision committed seq={seq} approved={approved} compute={} last_seq={}",
+        compute(&session),
+        session.last_seq
+    )
+}
+
 /// A child of a fork.
 pub(crate) fn child(session: &v1::Session) -> String {
     format!("child {} parent={} fork_seq={} name={}", uid(session), session.parent_uid, session.fork_seq, name(session))

@@ -18,6 +18,7 @@ mod lines;
 mod logfmt;
 mod output;
 mod progress;
+mod settings;
 mod store;
 mod temp;
 mod values;

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use futures_util::future::{Either, pending, select};
 use futures_util::{FutureExt as _, pin_mut};
 use inspan_harness::{Failure, Start};
+use inspan_wire::SessionUid;
 use inspan_wire::v1::{self, EventKind, event::Body};
 use tokio::sync::watch;
 
 use crate::engine::Engine;
 use crate::guard::Guard;
 use crate::history::Past;
-use crate::sink::{Feed, Live, TurnSink};
+use crate::sink::{Feed, Live, Tools, TurnSink};
 use crate::tape::Tape;
 use crate::writer::Writer;
 use crate::{Agent, Error};
@@ -36,6 +37,8 @@ pub(crate) struct Drive {
     pub(crate) deadline_ns: Option<i64>,
     /// Records that follow END in the same commit.
     pub(crate) after_end: Vec<v1::Event>,
+    /// Runs its tools.
+    pub(crate) tools: Tools,
 }
 
 enum Outcome {
@@ -48,7 +51,7 @@ impl Engine {
     /// Drives the turn to its end. Whatever happens is in the journal afterwards, except what a stopping
     /// host leaves for Resume.
     pub(crate) async fn drive(&self, guard: &Guard, drive: Drive) -> Result<(), Error> {
-        let Drive { agent, start, record_id, past, tape, feed, writer, deadline_ns, after_end } = drive;
+        let Drive { agent, start, record_id, past, tape, feed, writer, deadline_ns, after_end, tools } = drive;
         let inner = &self.inner;
         let cancel = guard.begin(&start.execution_id);
         inner.observer.turn_changed(&start.session.as_str().into());
@@ -59,9 +62,10 @@ impl Engine {
             rim: inner.rim.clone(),
             observer: inner.observer.clone(),
             guards: inner.guards.clone(),
+            tools,
         };
-        let session = start.session.as_str().into();
-        let sink = TurnSink::new(session, record_id.clone(), past, tape, feed, Some(live));
+        let uid: SessionUid = start.session.as_str().into();
+        let sink = TurnSink::new(uid.clone(), record_id.clone(), past, tape, feed, Some(live));
         let outcome = {
             let run = agent.harness.run(start, &sink);
             let interrupt = self.interrupt(cancel, deadline_ns);
@@ -75,9 +79,11 @@ impl Engine {
         let live = closed.live.expect("a live turn keeps its writer");
         let verdict = match (closed.latch, outcome) {
             (Some(latched), _) => Err(latched),
-            (None, Outcome::Ended(Ok(()))) => Ok(()),
-            (None, Outcome::Ended(Err(failure))) => Err(Error::HarnessFailed(failure.to_string())),
             (None, Outcome::Canceled(reason)) => Err(Error::Canceled(reason)),
+            // A turn that waits is not late: it is over for now (R-APPR-3, R-APPR-4).
+            (None, outcome) if closed.parked.is_some() => return hand_off(live.writer, &uid, outcome).await,
+            (None, Outcome::Ended(Ok(()))) => Ok(()),
+            (None, Outcome::Ended(Err(failure))) => Err(blame(&failure, closed.refused)),
             (None, Outcome::Deadline) => Err(Error::DeadlineExceeded),
         };
         close(live.writer, &record_id, verdict, after_end).await
@@ -104,6 +110,35 @@ impl Engine {
     }
 }
 
+/// What made the turn fail: what the harness was told, when it gave up on that, else what it says itself.
+fn blame(failure: &Failure, refused: Option<Error>) -> Error {
+    let text = failure.to_string();
+    match refused {
+        Some(refused) if text == refused.to_string() => refused,
+        _ => Error::HarnessFailed(text),
+    }
+}
+
+/// Puts a session to sleep whose turn waits for a decision (R-APPR-6). A harness that failed on its way out
+/// is reported and not recorded, and the request stays (R-APPR-4, R-APPR-7).
+async fn hand_off(mut writer: Writer, uid: &SessionUid, outcome: Outcome) -> Result<(), Error> {
+    if let Outcome::Ended(Err(failure)) = outcome
+        && failure != Failure::Parked
+    {
+        return Err(Error::HarnessFailed(failure.to_string()));
+    }
+    writer.append(vec![suspend_event(uid)]).await.map(drop)
+}
+
+/// LIFECYCLE_SUSPEND of a session whose compute keeps only files: its handle is the session itself (R-LIFE-1).
+pub(crate) fn suspend_event(uid: &SessionUid) -> v1::Event {
+    v1::Event::lifecycle(v1::Lifecycle {
+        kind: v1::lifecycle::Kind::LifecycleSuspend.into(),
+        snapshot_local: uid.to_string(),
+        ..Default::default()
+    })
+}
+
 /// Appends what ends the turn (R-LIVE-4) and passes the verdict on.
 async fn close(
     mut writer: Writer,
@@ -120,6 +155,8 @@ async fn close(
         Err(Error::Canceled(reason)) => cancel_events(record_id, reason),
         // A journal that cannot be written, or a host that stops, leaves the turn to Resume.
         Err(Error::Stopping) => Vec::new(),
+        // R-APPR-28: the decision stands, and a host that can act upon it resumes the turn.
+        Err(Error::MissingToolExecutor(_)) => Vec::new(),
         Err(_) if writer.broken().is_some() => Vec::new(),
         Err(e) => vec![v1::Event::new(record_id, EventKind::EventError, Body::Error(error_body(e)))],
     };

@@ -12,7 +12,7 @@ use crate::history::Past;
 use crate::scan::Scan;
 use crate::warm::Warm;
 use crate::writer::Writer;
-use crate::{Agent, Catalog, Error, Observer, Rim};
+use crate::{Agent, Catalog, Error, Observer, Policy, Rim};
 
 /// Bounds that the engine keeps.
 #[derive(Debug, Clone)]
@@ -43,6 +43,7 @@ pub(crate) struct Inner {
     pub(crate) limits: Limits,
     pub(crate) warm: Arc<Warm>,
     pub(crate) guards: Arc<Guards>,
+    pub(crate) policy: Option<Arc<dyn Policy>>,
 }
 
 impl Engine {
@@ -56,7 +57,17 @@ impl Engine {
     ) -> Engine {
         let warm = Arc::new(Warm::new(limits.warm_bytes_max));
         let guards = Arc::new(Guards::default());
-        Engine { inner: Arc::new(Inner { journal, rim, catalog, observer, limits, warm, guards }) }
+        Engine { inner: Arc::new(Inner { journal, rim, catalog, observer, limits, warm, guards, policy: None }) }
+    }
+
+    /// The same engine under a policy: every tool call that the host mediates is put to it.
+    ///
+    /// # Panics
+    /// When the engine was cloned before.
+    #[must_use]
+    pub fn with_policy(mut self, policy: Arc<dyn Policy>) -> Engine {
+        Arc::get_mut(&mut self.inner).expect("an engine gets its policy before it is shared").policy = Some(policy);
+        self
     }
 
     /// The store.
@@ -166,9 +177,7 @@ impl Engine {
             })?,
             Either::Right(_) => return Err(failed("no answer in time".to_owned())),
         };
-        let needs_memory = descriptor.capabilities.as_ref().map(v1::Capabilities::resumability)
-            == Some(v1::Resumability::RequiresMemorySnapshot);
-        if needs_memory && !agent.memory_snapshot {
+        if needs_memory(&descriptor) && !agent.memory_snapshot {
             return Err(Error::Unplaceable(format!(
                 "harness {} needs its memory kept and this host has no runtime that keeps memory: \
                  run it on one that has, or use a harness that replays",
@@ -200,7 +209,13 @@ impl Engine {
     }
 }
 
-fn timestamp(ns: i64) -> prost_types::Timestamp {
+/// Whether a harness keeps in memory what no record holds.
+pub(crate) fn needs_memory(descriptor: &v1::HarnessDescriptor) -> bool {
+    descriptor.capabilities.as_ref().map(v1::Capabilities::resumability)
+        == Some(v1::Resumability::RequiresMemorySnapshot)
+}
+
+pub(crate) fn timestamp(ns: i64) -> prost_types::Timestamp {
     prost_types::Timestamp {
         seconds: ns.div_euclid(1_000_000_000),
         nanos: i32::try_from(ns.rem_euclid(1_000_000_000)).expect("a remainder below 10^9"),

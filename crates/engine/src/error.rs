@@ -110,6 +110,27 @@ pub enum Error {
     /// The journal waits for an approval, or the harness asks for one, and this host has no gate.
     #[error("{0}")]
     ApprovalUnavailable(String),
+    /// The harness asked for an approval in a way that cannot be decided (R-APPR-1).
+    #[error("{0}")]
+    InvalidApprovalCall(String),
+    /// A turn waits for a decision, or has one that was not acted upon yet (R-APPR-32).
+    #[error(
+        "session {session} waits on tool call {call}: decide it and resume the session before you start a new turn"
+    )]
+    ApprovalBlocked {
+        /// The session.
+        session: SessionUid,
+        /// The call's id.
+        call: String,
+    },
+    /// A decision that does not fit what was asked, or another one than the one that stands (R-APPR-18, R-APPR-19).
+    #[error("{0}")]
+    InvalidApprovalDecision(String),
+    /// A decided call that this host has nothing to run with (R-APPR-28).
+    #[error(
+        "tool call {0} is decided and this host has no tool executor: configure one and resume; the decision stands"
+    )]
+    MissingToolExecutor(String),
     /// The harness asked for something else than what is recorded (promise 3).
     #[error("replay diverged at seq {seq}: {what}")]
     ReplayDiverged {
@@ -165,6 +186,10 @@ impl Error {
             | Error::IncompleteInvocation { .. }
             | Error::InheritedToolIntent
             | Error::ApprovalUnavailable(_)
+            | Error::InvalidApprovalCall(_)
+            | Error::ApprovalBlocked { .. }
+            | Error::InvalidApprovalDecision(_)
+            | Error::MissingToolExecutor(_)
             | Error::FailedPrecondition(_) => Code::FailedPrecondition,
             Error::HarnessNotDescribed { .. } | Error::Stopping => Code::Unavailable,
             Error::DeadlineExceeded => Code::DeadlineExceeded,

@@ -8,9 +8,10 @@ use inspan_wire::v1::{self, EventKind, event::Body};
 use inspan_wire::{SessionUid, hex};
 
 use crate::drive::Drive;
-use crate::engine::Engine;
+use crate::engine::{Engine, needs_memory};
 use crate::guard::Guard;
 use crate::scan::Scan;
+use crate::sink::Tools;
 use crate::tape::Tape;
 use crate::{Agent, Error, payload};
 
@@ -23,6 +24,7 @@ pub struct Turn {
     agent: Arc<Agent>,
     request: v1::ExecRequest,
     execution_id: String,
+    recovers: bool,
 }
 
 impl Engine {
@@ -53,23 +55,53 @@ impl Engine {
             // An unknown stored name is refused also when this turn overrides it (R-VER-5).
             let stored = self.stored_agent(&session)?;
             let agent = if request.harness.is_empty() { stored } else { self.agent(&request.harness)? };
-            refuse_gated(&Scan::load(&session.state)?)?;
+            let scan = Scan::load(&session.state)?;
+            let recovers = recovers(&request, &scan);
+            if let Some(execution_id) = recovers {
+                return Ok(Turn {
+                    view: self.view(&session),
+                    uid: session.uid,
+                    engine: self.clone(),
+                    agent,
+                    request,
+                    execution_id,
+                    recovers: true,
+                });
+            }
+            refuse_gated(&session.uid, &scan)?;
             (self.view(&session), session.uid, agent)
         };
         let mut id = [0; 8];
         self.inner.rim.fill(&mut id);
-        Ok(Turn { engine: self.clone(), view, uid, agent, request, execution_id: hex(&id) })
+        let execution_id = hex(&id);
+        Ok(Turn { engine: self.clone(), view, uid, agent, request, execution_id, recovers: false })
+    }
+
+    /// What a turn runs its tools with. `acted`: see [`Tools::acted`].
+    pub(crate) fn tools(&self, session: &Session, agent: &Agent, acted: bool) -> Tools {
+        Tools {
+            executor: agent.executor.clone(),
+            policy: self.inner.policy.clone(),
+            session: self.view(session),
+            harness: agent.name.clone(),
+            acted,
+        }
     }
 }
 
-/// An open approval is decided first; this host has no gate to decide it at.
-pub(crate) fn refuse_gated(scan: &Scan) -> Result<(), Error> {
-    match &scan.turn {
-        Some(turn) if turn.gated && turn.ended.is_none() => Err(Error::ApprovalUnavailable(
-            "the session's last turn waits at an approval gate and this host decides none: \
-             fork before the gated call, or decide it on a host that can"
-                .to_owned(),
-        )),
+/// R-APPR-24: without inputs, an Exec on a turn that has a gate goes on with that turn, whose id this is.
+fn recovers(request: &v1::ExecRequest, scan: &Scan) -> Option<String> {
+    let turn = scan.turn.as_ref().filter(|turn| turn.gated && turn.ended.is_none())?;
+    request.inputs.is_empty().then(|| turn.execution_id.clone())
+}
+
+/// R-APPR-32: the receipt, and not the decision, makes way for a new turn. A gate that a fork inherited is not the
+/// child's to wait for (R-APPR-34).
+fn refuse_gated(session: &SessionUid, scan: &Scan) -> Result<(), Error> {
+    match scan.gate() {
+        Some((_, gate)) if scan.owns(gate.call_seq) => {
+            Err(Error::ApprovalBlocked { session: session.clone(), call: gate.call_id.clone() })
+        }
         _ => Ok(()),
     }
 }
@@ -90,6 +122,11 @@ impl Turn {
         &self.execution_id
     }
 
+    /// Whether it goes on with the turn that the session already has (R-APPR-24).
+    pub fn recovers(&self) -> bool {
+        self.recovers
+    }
+
     /// Runs the turn to its end. What it records goes to the observer; dropping the future is like
     /// a crash of the host at that point: everything recorded stays, and Resume picks it up.
     ///
@@ -108,7 +145,11 @@ impl Turn {
         let deadline_ns = self.deadline_ns()?;
         let session = engine.load(&self.uid).await?;
         let scan = Scan::load(&session.state)?;
-        refuse_gated(&scan)?;
+        if self.recovers {
+            self.check_expected(&session)?;
+            return engine.resume_guarded(guard, &self.uid, deadline_ns).await;
+        }
+        refuse_gated(&self.uid, &scan)?;
         if let Some(fault) = &scan.boundary_fault {
             return Err(fault.error());
         }
@@ -121,7 +162,7 @@ impl Turn {
         let execution_id = self.execution_id.clone();
         let first_seq = session.head.seq + 1;
         let mut writer = engine.writer(&session, FenceRule::Next)?;
-        let whole = writer.append(self.first_events(&execution_id, descriptor.version)).await?;
+        let whole = writer.append(self.first_events(&execution_id, descriptor.version.clone())).await?;
         let inputs = whole.into_iter().filter_map(input_message).collect();
         let past = engine.past(&self.uid);
         let start = Start {
@@ -138,11 +179,12 @@ impl Turn {
             start,
             record_id: execution_id,
             past,
-            tape: Tape::blank(),
+            tape: tape_for(Tape::blank(), &descriptor),
             feed: None,
             writer,
             deadline_ns,
             after_end: Vec::new(),
+            tools: engine.tools(&session, &self.agent, false),
         };
         engine.drive(guard, drive).await
     }
@@ -184,6 +226,11 @@ impl Turn {
         let inputs = inputs.map(|m| v1::Event::new(execution_id, EventKind::EventInput, Body::Message(m)));
         std::iter::once(start).chain(inputs).collect()
     }
+}
+
+/// A harness whose memory has to be kept cannot wait at a gate (R-APPR-1).
+pub(crate) fn tape_for(tape: Tape, descriptor: &v1::HarnessDescriptor) -> Tape {
+    if needs_memory(descriptor) { tape.without_gates() } else { tape }
 }
 
 fn input_message(event: v1::Event) -> Option<v1::Message> {

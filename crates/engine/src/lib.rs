@@ -9,12 +9,14 @@
 //! effect, `tape` holds what the turn has recorded already, `writer` appends, `scan` folds the
 //! journal's past; `recover`, `rerun`, `fork` and `life` are what else happens to a session.
 
+mod approve;
 mod catalog;
 mod drive;
 mod engine;
 mod error;
 mod exec;
 mod fork;
+pub mod gate;
 mod guard;
 mod history;
 mod life;
@@ -31,6 +33,7 @@ mod tool;
 mod warm;
 mod writer;
 
+pub use approve::Decided;
 pub use catalog::{Agent, Catalog};
 pub use engine::{Engine, Limits};
 pub use error::{Code, Error};
@@ -40,4 +43,5 @@ pub use model::{Completion, Model, ModelError};
 pub use observe::Observer;
 pub use rerun::Rerun;
 pub use rim::Rim;
+pub use sink::POLICY;
 pub use tool::{Action, Executor, Policy, ReplayRule, ToolError, ToolRun, Verdict};

@@ -2,10 +2,10 @@
 
 use inspan_journal::FenceRule;
 use inspan_wire::SessionUid;
-use inspan_wire::v1::{self, lifecycle::Kind};
+use inspan_wire::v1;
 
 use crate::Error;
-use crate::drive::cancel_events;
+use crate::drive::{cancel_events, suspend_event};
 use crate::engine::Engine;
 use crate::scan::{Pending, Scan};
 
@@ -18,15 +18,14 @@ impl Engine {
         self.load(uid).await?;
         let guard = self.inner.guards.acquire(uid)?;
         let session = self.load(uid).await?;
-        self.stored_agent(&session)?;
-        // Compute that keeps only files has nothing to snapshot: its handle is the session itself.
-        let suspend = v1::Lifecycle {
-            kind: Kind::LifecycleSuspend.into(),
-            snapshot_local: uid.to_string(),
-            ..Default::default()
-        };
+        let scan = Scan::load(&session.state)?;
+        match scan.gate() {
+            // R-APPR-35: who waits is put to sleep by the host that can wake it.
+            Some((turn, gate)) if scan.owns(gate.call_seq) => drop(self.recorded_agent(&session, &turn.harness)?),
+            _ => drop(self.stored_agent(&session)?),
+        }
         let mut writer = self.writer(&session, FenceRule::Next)?;
-        writer.append(vec![v1::Event::lifecycle(suspend)]).await?;
+        writer.append(vec![suspend_event(uid)]).await?;
         drop(guard);
         self.settled(uid).await
     }

@@ -10,7 +10,8 @@ use inspan_wire::{SessionUid, canon};
 
 use crate::drive::Drive;
 use crate::engine::Engine;
-use crate::exec::refuse_gated;
+use crate::exec::tape_for;
+use crate::gate::{Gate, Stage};
 use crate::guard::Guard;
 use crate::history::Past;
 use crate::scan::{Pending, Scan, TurnScan};
@@ -27,22 +28,39 @@ impl Engine {
     pub async fn resume(&self, uid: &SessionUid) -> Result<v1::Session, Error> {
         self.load(uid).await?;
         let guard = self.inner.guards.acquire(uid)?;
-        let result = self.resume_guarded(&guard, uid).await;
+        let result = self.resume_guarded(&guard, uid, None).await;
         drop(guard);
         let view = self.settled(uid).await;
         result.and(view)
     }
 
-    async fn resume_guarded(&self, guard: &Guard, uid: &SessionUid) -> Result<(), Error> {
+    /// Goes on with what is unfinished, under the guard.
+    pub(crate) async fn resume_guarded(
+        &self,
+        guard: &Guard,
+        uid: &SessionUid,
+        deadline_ns: Option<i64>,
+    ) -> Result<(), Error> {
         let session = self.load(uid).await?;
         let scan = Scan::load(&session.state)?;
         if let Some(fault) = &scan.fault {
             return Err(fault.error());
         }
-        refuse_gated(&scan)?;
+        if let Some((turn, gate)) = scan.gate() {
+            // R-APPR-34: the parent's to finish.
+            if !scan.owns(gate.call_seq) {
+                return Err(Error::InheritedToolIntent);
+            }
+            match gate.stage() {
+                Stage::Call => return self.repair_request(&session, turn, gate).await,
+                // R-APPR-22: nothing has changed.
+                Stage::Requested => return Ok(()),
+                Stage::Decided | Stage::Receipted => {}
+            }
+        }
         match scan.pending() {
             Pending::Nothing => self.wake(&session, &scan).await,
-            Pending::Turn(turn) => self.recover_turn(guard, &session, &scan, turn).await,
+            Pending::Turn(turn) => self.recover_turn(guard, &session, &scan, turn, deadline_ns).await,
             Pending::Legacy { input_seq } => self.recover_legacy(guard, &session, &scan, input_seq).await,
         }
     }
@@ -57,7 +75,31 @@ impl Engine {
         writer.append(vec![resume_event()]).await.map(drop)
     }
 
-    async fn recover_turn(&self, guard: &Guard, session: &Session, scan: &Scan, turn: &TurnScan) -> Result<(), Error> {
+    /// R-APPR-23: a crash came between a gated call and its request.
+    async fn repair_request(&self, session: &Session, turn: &TurnScan, gate: &Gate) -> Result<(), Error> {
+        let request = v1::ApprovalRequest { tool_call_id: gate.call_id.clone(), reason: String::new() };
+        let request = v1::Event::new(&turn.execution_id, EventKind::EventApprovalRequest, Body::Approval(request));
+        let mut writer = self.writer(session, FenceRule::Next)?;
+        writer.append(vec![request]).await.map(drop)
+    }
+
+    /// Whether an earlier drive of the turn may have acted upon its open gate's decision: it has taken a fence
+    /// behind the one that the decision was written under.
+    async fn may_have_acted(&self, session: &Session, scan: &Scan) -> Result<bool, Error> {
+        let Some((_, gate)) = scan.gate().filter(|(_, gate)| gate.stage() == Stage::Decided) else { return Ok(false) };
+        let seq = gate.decision_seq;
+        let decision = self.inner.journal.records(&session.uid, seq, seq, 1).await?;
+        Ok(decision.first().is_none_or(|record| session.fence > record.fence))
+    }
+
+    async fn recover_turn(
+        &self,
+        guard: &Guard,
+        session: &Session,
+        scan: &Scan,
+        turn: &TurnScan,
+        deadline_ns: Option<i64>,
+    ) -> Result<(), Error> {
         let agent = self.recorded_agent(session, &turn.harness)?;
         if turn.marker && turn.have < turn.want {
             return Err(Error::IncompleteInvocation { have: turn.have, want: turn.want });
@@ -68,6 +110,8 @@ impl Engine {
         refuse_inherited_intent(&past, scan, &turn.execution_id, turn.first_seq).await?;
         let recorded = Invocation::read(&past, &turn.execution_id, turn.first_seq, scan.head).await?;
 
+        let acted = self.may_have_acted(session, scan).await?;
+        let tools = self.tools(session, &agent, acted);
         let fence = self.take_over(session).await?;
         let start = Start {
             session: session.uid.to_string(),
@@ -82,12 +126,13 @@ impl Engine {
             agent,
             start,
             record_id: turn.execution_id.clone(),
-            tape: Tape::new(Mode::Live, false),
+            tape: tape_for(Tape::new(Mode::Live, false), &descriptor),
             feed: Some(Feed { past: past.clone(), next: turn.first_seq, last: scan.head }),
             past,
             writer: self.writer(session, FenceRule::Held(fence))?,
-            deadline_ns: None,
+            deadline_ns,
             after_end: vec![resume_event()],
+            tools,
         };
         self.drive(guard, drive).await
     }
@@ -101,6 +146,7 @@ impl Engine {
         let recorded = Invocation::read(&past, "", seq, seq).await?;
         let execution_id = self.legacy_id(&session.uid, seq).await?;
 
+        let tools = self.tools(session, &agent, false);
         let fence = self.take_over(session).await?;
         let start = Start {
             session: session.uid.to_string(),
@@ -121,6 +167,7 @@ impl Engine {
             writer: self.writer(session, FenceRule::Held(fence))?,
             deadline_ns: None,
             after_end: vec![resume_event()],
+            tools,
         };
         self.drive(guard, drive).await
     }

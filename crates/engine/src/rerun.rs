@@ -6,10 +6,10 @@ use bytes::Bytes;
 use inspan_harness::Start;
 use inspan_journal::Session;
 use inspan_wire::SessionUid;
-use inspan_wire::v1::{EventKind, event::Body};
+use inspan_wire::v1::{self, EventKind, event::Body};
 
 use crate::Error;
-use crate::engine::Engine;
+use crate::engine::{Engine, needs_memory};
 use crate::history::Past;
 use crate::recover::{Invocation, check_version};
 use crate::scan::Scan;
@@ -37,6 +37,8 @@ struct Execution {
     harness: String,
     version: String,
     completed: bool,
+    /// Its harness is one whose memory has to be kept.
+    needs_memory: bool,
 }
 
 /// The executions of a journal by first appearance, and its legacy part.
@@ -67,8 +69,8 @@ impl Engine {
         }
         let past = self.past(uid);
         let plan = Plan::read(&past, scan.head).await?;
-        let runs = plan.runs();
-        self.check_identities(&session, &runs).await?;
+        let mut runs = plan.runs();
+        self.check_identities(&session, &mut runs).await?;
         let mut total = Rerun::default();
         for run in &runs {
             self.rerun_one(&session, &past, run, scan.head, &plan, &mut total).await?;
@@ -77,15 +79,16 @@ impl Engine {
     }
 
     /// R-REPLAY-3: all before the first run.
-    async fn check_identities(&self, session: &Session, runs: &[Execution]) -> Result<(), Error> {
-        let mut versions: HashMap<String, String> = HashMap::new();
+    async fn check_identities(&self, session: &Session, runs: &mut [Execution]) -> Result<(), Error> {
+        let mut descriptors: HashMap<String, v1::HarnessDescriptor> = HashMap::new();
         for run in runs {
             let agent = self.recorded_agent(session, &run.harness)?;
-            if !versions.contains_key(&agent.name) {
-                let descriptor = self.admit(&agent).await?;
-                versions.insert(agent.name.clone(), descriptor.version);
+            if !descriptors.contains_key(&agent.name) {
+                descriptors.insert(agent.name.clone(), self.admit(&agent).await?);
             }
-            check_version(&agent.name, &run.version, &versions[&agent.name])?;
+            let descriptor = &descriptors[&agent.name];
+            check_version(&agent.name, &run.version, &descriptor.version)?;
+            run.needs_memory = needs_memory(descriptor);
         }
         Ok(())
     }
@@ -120,6 +123,7 @@ impl Engine {
         };
         let feed = Feed { past: past.clone(), next: run.first_seq, last: run.last_seq };
         let tape = Tape::new(Mode::Replay, legacy);
+        let tape = if run.needs_memory { tape.without_gates() } else { tape };
         let sink = TurnSink::new(session.uid.clone(), run.id.clone(), past.clone(), tape, Some(feed), None);
         let result = agent.harness.run(start, &sink).await;
         let closed = sink.close(result.is_ok()).await;

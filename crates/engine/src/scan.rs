@@ -12,6 +12,7 @@ use inspan_wire::v1::{self, EventKind, event::Body};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+use crate::gate::{Gate, Gates, Stage};
 
 /// A long turn gets a mark every so many records, so that a fork in its middle folds a bounded part.
 const MARK_EVERY: i64 = 4096;
@@ -62,6 +63,9 @@ pub struct TurnScan {
     pub ended: Option<String>,
     /// Whether there is approval evidence in it (R-APPR-8).
     pub gated: bool,
+    /// Its gated calls.
+    #[serde(default)]
+    pub gates: Gates,
 }
 
 /// What is known of records without execution ids.
@@ -84,11 +88,17 @@ pub struct Fault {
     pub seq: i64,
     /// What is wrong with it.
     pub what: String,
+    /// It contradicts the record that it answers (R-APPR-11).
+    #[serde(default)]
+    pub contradicts: bool,
 }
 
 impl Fault {
     /// As the error of an operation.
     pub fn error(&self) -> Error {
+        if self.contradicts {
+            return Error::ReplayDiverged { seq: self.seq, what: self.what.clone() };
+        }
         Error::InvalidExecutionLog { seq: self.seq, what: self.what.clone() }
     }
 }
@@ -131,7 +141,7 @@ impl Scan {
         State {
             compute: self.compute,
             exec: self.exec_state().into(),
-            pending: None,
+            pending: self.awaited(),
             scan: Bytes::from(serde_json::to_vec(self).expect("a scan is plain data")),
         }
     }
@@ -143,6 +153,9 @@ impl Scan {
         if self.head == 0 {
             return ExecPending;
         }
+        if self.awaited().is_some() {
+            return v1::ExecState::ExecAwaiting;
+        }
         match (&self.turn, self.pending()) {
             (Some(turn), _) => match turn.ended.as_deref() {
                 Some("CANCELED") => ExecCanceled,
@@ -153,6 +166,27 @@ impl Scan {
             (None, _) if self.legacy.failed => ExecFailed,
             (None, _) => ExecCompleted,
         }
+    }
+
+    /// The open gate of an unfinished last turn, the session's own or an inherited one (R-APPR-12).
+    pub fn gate(&self) -> Option<(&TurnScan, &Gate)> {
+        let turn = self.turn.as_ref().filter(|turn| turn.ended.is_none())?;
+        Some((turn, turn.gates.open()?))
+    }
+
+    /// Whether record `seq` was written by this session itself and not by one that it was forked from.
+    pub fn owns(&self, seq: i64) -> bool {
+        seq > self.fork_seq
+    }
+
+    /// The decision that the session waits for (R-APPR-15).
+    pub fn awaited(&self) -> Option<v1::ApprovalRef> {
+        let (turn, gate) = self.gate()?;
+        (gate.stage() == Stage::Requested && self.owns(gate.call_seq)).then(|| v1::ApprovalRef {
+            execution_id: turn.execution_id.clone(),
+            tool_call_id: gate.call_id.clone(),
+            request_seq: gate.request_seq,
+        })
     }
 
     /// What Resume would drive.
@@ -227,7 +261,7 @@ impl Scan {
             _ => {
                 let what = format!("a {} record without execution id", kind.as_str_name());
                 self.set_fault(seq, &what);
-                self.boundary_fault.get_or_insert(Fault { seq, what });
+                self.boundary_fault.get_or_insert(Fault { seq, what, contradicts: false });
             }
         }
         self.legacy.any = true;
@@ -241,7 +275,7 @@ impl Scan {
             if kind != EventKind::EventExecutionStart && self.legacy.any && !self.legacy.finished {
                 let what = "a record with execution id after an unfinished legacy turn".to_owned();
                 self.set_fault(seq, &what);
-                self.boundary_fault = Some(Fault { seq, what });
+                self.boundary_fault = Some(Fault { seq, what, contradicts: false });
             }
         }
         match &mut self.turn {
@@ -319,13 +353,18 @@ impl Scan {
             }
             _ => {}
         }
+        let gates = turn.gates.step(seq, event);
         if let Some(what) = fault {
             self.set_fault(seq, what);
+        }
+        if let Err(wrong) = gates {
+            let fault = Fault { seq, what: wrong.what.to_owned(), contradicts: wrong.contradicts };
+            self.fault.get_or_insert(fault);
         }
     }
 
     fn set_fault(&mut self, seq: i64, what: &str) {
-        self.fault.get_or_insert_with(|| Fault { seq, what: what.to_owned() });
+        self.fault.get_or_insert_with(|| Fault { seq, what: what.to_owned(), contradicts: false });
     }
 }
 

@@ -4,6 +4,8 @@
 //! there is none, record, perform, record, serve. A replay has no writer and no model to go wrong
 //! with: past its recording it stops.
 
+mod tools;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -11,6 +13,9 @@ use inspan_harness::{ModelRequest, ModelResponse, Sink, SinkError, ToolReply};
 use inspan_wire::v1::{self, EventKind, event::Body};
 use inspan_wire::{Digest, SessionUid, hex, input};
 use tokio::sync::Mutex;
+
+pub use tools::POLICY;
+pub(crate) use tools::Tools;
 
 use crate::guard::Guards;
 use crate::history::Past;
@@ -30,6 +35,8 @@ pub(crate) struct Live {
     pub(crate) observer: Arc<dyn Observer>,
     /// Tells when the host stops.
     pub(crate) guards: Arc<Guards>,
+    /// Runs tools.
+    pub(crate) tools: Tools,
 }
 
 /// What feeds the tape: the records of the execution that are still in the journal.
@@ -56,6 +63,10 @@ struct State {
     feed: Option<Feed>,
     live: Option<Live>,
     latch: Option<Error>,
+    /// The decision that the turn waits for: nothing more happens in it (R-APPR-3).
+    parked: Option<v1::ApprovalRef>,
+    /// What the harness was told last and may give up on: it keeps its status then.
+    refused: Option<Error>,
     closed: bool,
     outputs: Vec<String>,
 }
@@ -64,6 +75,10 @@ struct State {
 pub(crate) struct Closed {
     /// Set when the turn has failed whatever the harness said.
     pub(crate) latch: Option<Error>,
+    /// Set when the turn waits for a decision.
+    pub(crate) parked: Option<v1::ApprovalRef>,
+    /// The last refusal that the harness was told.
+    pub(crate) refused: Option<Error>,
     /// Of a live turn.
     pub(crate) live: Option<Live>,
     /// Recorded effects that were served.
@@ -82,7 +97,8 @@ impl TurnSink {
         feed: Option<Feed>,
         live: Option<Live>,
     ) -> TurnSink {
-        let state = State { tape, feed, live, latch: None, closed: false, outputs: Vec::new() };
+        let state =
+            State { tape, feed, live, latch: None, parked: None, refused: None, closed: false, outputs: Vec::new() };
         TurnSink { session, execution_id, past, state: Mutex::new(state) }
     }
 
@@ -98,14 +114,23 @@ impl TurnSink {
         {
             latch.get_or_insert(e);
         }
-        if complete && latch.is_none() {
+        let parked = state.parked.take();
+        if complete && latch.is_none() && parked.is_none() {
             latch = match state.fill(&self.execution_id).await {
                 Ok(()) => state.tape.unconsumed(),
                 Err(e) => Some(e),
             };
         }
         let consumed = state.tape.consumed();
-        Closed { latch, live: state.live.take(), consumed, outputs: std::mem::take(&mut state.outputs) }
+        let refused = state.refused.take();
+        Closed {
+            latch,
+            parked,
+            refused,
+            live: state.live.take(),
+            consumed,
+            outputs: std::mem::take(&mut state.outputs),
+        }
     }
 
     /// The next step for `asked`, with the tape filled; a divergence is latched here.
@@ -117,6 +142,11 @@ impl TurnSink {
         match state.tape.next(asked) {
             Step::Diverged(e) => Err(state.latch(e)),
             Step::Missing(what) => Err(SinkError::Handleable(what.to_owned())),
+            Step::Refused(e) => {
+                let told = SinkError::Handleable(e.to_string());
+                state.refused = Some(e);
+                Err(told)
+            }
             step => Ok(step),
         }
     }
@@ -210,10 +240,17 @@ impl State {
         if self.closed {
             return Err(SinkError::Fatal("the turn is over: its sink is closed".to_owned()));
         }
-        match &self.latch {
-            Some(e) => Err(SinkError::Fatal(e.to_string())),
-            None => Ok(()),
+        match (&self.latch, &self.parked) {
+            (Some(e), _) => Err(SinkError::Fatal(e.to_string())),
+            (None, Some(asked)) => Err(SinkError::Parked(asked.clone())),
+            (None, None) => Ok(()),
         }
+    }
+
+    /// The turn stops here until somebody decides.
+    fn park(&mut self, asked: v1::ApprovalRef) -> SinkError {
+        self.parked = Some(asked.clone());
+        SinkError::Parked(asked)
     }
 
     fn latch(&mut self, error: Error) -> SinkError {
@@ -315,20 +352,7 @@ impl Sink for TurnSink {
 
     async fn tool(&self, call: v1::ToolCall) -> Result<ToolReply, SinkError> {
         let mut state = self.state.lock().await;
-        const NO_EXECUTOR: &str = "this host has no tool executor";
-        match self.step(&mut state, Asked::Tool(&call)).await? {
-            Step::Serve(entry) => match &self.served(&mut state, &entry).await?.body {
-                Some(Body::Result(result)) => Ok(result.clone().into()),
-                _ => Err(SinkError::Fatal("a recorded tool result has no payload".to_owned())),
-            },
-            // R-TOOL-4: the intent is on record, nothing was done.
-            Step::Redrive => Err(SinkError::Handleable(NO_EXECUTOR.to_owned())),
-            _ => {
-                state.may_perform()?;
-                self.record(&mut state, EventKind::EventToolCall, Body::Tool(call)).await?;
-                Err(SinkError::Handleable(NO_EXECUTOR.to_owned()))
-            }
-        }
+        self.tool_call(&mut state, call).await
     }
 
     async fn report(&self, result: v1::ToolResult) -> Result<(), SinkError> {

@@ -3,13 +3,14 @@
 //! Live, resumed and replayed turns all come through [`Tape::next`]: it is asked for the recorded
 //! effect of a request and answers what is to be done. It decides and performs nothing.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use inspan_wire::event::tool_difference;
 use inspan_wire::v1::{self, EventKind, Mediation, event::Body};
 
 use crate::Error;
+use crate::gate::{Gate, Gates, Stage};
 
 /// How a turn is driven.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +60,22 @@ pub enum Step {
     Perform,
     /// The recording has the call without outcome, or the call is refused; the harness is told and may go on.
     Missing(&'static str),
+    /// A gated call with its decision and its receipt: hand both back.
+    ServeGated {
+        /// The APPROVAL_RESULT.
+        decision: Entry,
+        /// The TOOL_RESULT.
+        receipt: Entry,
+    },
+    /// The call is decided and was not acted upon, or its receipt was lost: act, record the receipt (R-APPR-25,
+    /// R-APPR-26).
+    Decided(Gate, Entry),
+    /// The call waits for a decision: the turn parks, nothing is recorded.
+    Park(v1::ApprovalRef),
+    /// The gated call is on record and its request is not: record that, then park (R-APPR-23).
+    Ask,
+    /// Refused before anything is recorded, with the status that the turn has if the harness gives up on it.
+    Refused(Error),
     /// Neither recorded nor performed (R-LEGACY-9).
     Ignore,
     /// The harness asked for something else: the turn is over.
@@ -77,6 +94,10 @@ pub struct Tape {
     last_seq: i64,
     /// The kind of the last effect that is on record up to here.
     last: Option<EventKind>,
+    /// Ids of the tool calls up to here.
+    ids: HashSet<String>,
+    /// Whether calls may be gated: not for a harness whose memory would have to be kept meanwhile (R-APPR-1).
+    gates: bool,
 }
 
 /// The actor of an OUTPUT or TOOL_RESULT that the harness made itself directly behind a call without outcome.
@@ -89,13 +110,24 @@ fn is_apart(event: &v1::Event) -> bool {
     event.actor.as_ref().is_some_and(|actor| actor.principal == APART)
 }
 
+/// Why a call without a key is refused (R-TOOL-2).
+const NO_KEY: &str = "a tool call needs an idempotency key";
+
 /// Effects that one step may look at: the call and what follows it.
-pub const LOOKAHEAD: usize = 2;
+pub const LOOKAHEAD: usize = 4;
 
 impl Tape {
     /// A tape that entries are still pushed to. `legacy` follows R-MODEL-9 and R-LEGACY-9.
     pub fn new(mode: Mode, legacy: bool) -> Tape {
-        Tape { mode, legacy, entries: VecDeque::new(), open: true, consumed: 0, last_seq: 0, last: None }
+        let entries = VecDeque::new();
+        let ids = HashSet::new();
+        Tape { mode, legacy, entries, open: true, consumed: 0, last_seq: 0, last: None, ids, gates: true }
+    }
+
+    /// The same for a harness whose calls cannot be gated.
+    #[must_use]
+    pub fn without_gates(self) -> Tape {
+        Tape { gates: false, ..self }
     }
 
     /// The tape of a turn that has just started.
@@ -135,6 +167,16 @@ impl Tape {
         if is_effect(kind) {
             self.last = Some(kind);
         }
+    }
+
+    /// Whether calls of this turn may wait for a person.
+    pub fn may_gate(&self) -> bool {
+        self.gates && !self.legacy
+    }
+
+    /// A tool call of this id is recorded behind the tape.
+    pub fn called(&mut self, id: &str) {
+        self.ids.insert(id.to_owned());
     }
 
     /// Whether an effect of this kind, recorded now, would be taken for the outcome of the call before it.
@@ -255,15 +297,19 @@ impl Tape {
         }
     }
 
-    /// R-TOOL-7, R-TOOL-10, R-TOOL-11.
+    /// R-TOOL-7, R-TOOL-10, R-TOOL-11, R-APPR-30, R-APPR-31.
     fn next_tool(&mut self, call: &v1::ToolCall) -> Step {
         let front = self.front();
         let seq = front.seq;
         let Some(Body::Tool(recorded)) = &front.event.body else {
             return self.wrong_kind("a tool call");
         };
-        if recorded.mediation() != Mediation::ControllerMediated {
+        let gated = recorded.mediation() == Mediation::RequiresApproval;
+        if !gated && recorded.mediation() != Mediation::ControllerMediated {
             return diverged(seq, "the recorded tool call has an invalid mediation".to_owned());
+        }
+        if gated && recorded.id.is_empty() {
+            return diverged(seq, "the recorded gated call has no id".to_owned());
         }
         if recorded.idempotency_key.is_empty() {
             return diverged(seq, "the recorded tool call has no idempotency key".to_owned());
@@ -272,6 +318,10 @@ impl Tape {
             return diverged(seq, format!("the recorded tool call has another {field}"));
         }
         self.consume();
+        self.ids.insert(call.id.clone());
+        if gated || self.entries.front().is_some_and(|e| e.event.kind() == EventKind::EventApprovalRequest) {
+            return self.next_gate(seq, call);
+        }
         const NO_RESULT: &str = "recorded tool call has no result";
         match self.entries.front().map(|e| (e.seq, &e.event.body)) {
             Some(_) if is_apart(&self.entries[0].event) => Step::Missing(NO_RESULT),
@@ -291,6 +341,64 @@ impl Tape {
         }
     }
 
+    /// What follows a gated call: folded as the scan of the journal folds it.
+    fn next_gate(&mut self, call_seq: i64, call: &v1::ToolCall) -> Step {
+        let mut gates = Gates::default();
+        let opened = v1::Event::new("", EventKind::EventToolCall, Body::Tool(call.clone()));
+        let mut folded = gates.step(call_seq, &opened).map_err(|wrong| (call_seq, wrong));
+        let mut execution_id = String::new();
+        let mut decision = None;
+        while folded.is_ok() && gates.last.as_ref().is_none_or(|gate| gate.stage() != Stage::Receipted) {
+            if self.entries.is_empty() {
+                break;
+            }
+            let entry = self.consume();
+            folded = gates.step(entry.seq, &entry.event).map_err(|wrong| (entry.seq, wrong));
+            execution_id.clone_from(&entry.event.execution_id);
+            match entry.event.kind() {
+                EventKind::EventApprovalResult => decision = Some(entry),
+                EventKind::EventToolResult if folded.is_ok() => {
+                    let decision = decision.expect("a receipt is folded behind its decision only");
+                    return Step::ServeGated { decision, receipt: entry };
+                }
+                _ => {}
+            }
+        }
+        let gate = match (folded, gates.last) {
+            (Err((seq, wrong)), _) => return diverged(seq, wrong.what.to_owned()),
+            (Ok(()), Some(gate)) => gate,
+            (Ok(()), None) => Gate { call_id: call.id.clone(), call_seq, ..Gate::default() },
+        };
+        match (self.mode, gate.stage(), decision) {
+            (Mode::Replay, ..) => Step::Missing("the recorded call was never closed"),
+            (Mode::Live, Stage::Decided, Some(decision)) => Step::Decided(gate, decision),
+            (Mode::Live, Stage::Requested, _) => {
+                Step::Park(v1::ApprovalRef { execution_id, tool_call_id: gate.call_id, request_seq: gate.request_seq })
+            }
+            (Mode::Live, ..) => Step::Ask,
+        }
+    }
+
+    /// R-APPR-1, in its order; what a gate needs that an ordinary call does not.
+    fn ungated(&self, call: &v1::ToolCall) -> Option<Step> {
+        if !self.gates {
+            let what = "this harness needs its memory kept while a call waits, and no call of it can be gated";
+            return Some(Step::Refused(Error::ApprovalUnavailable(what.to_owned())));
+        }
+        if self.legacy || call.id.is_empty() {
+            let what = "a call that asks for approval needs an id, in a turn with an execution id";
+            return Some(Step::Refused(Error::InvalidApprovalCall(what.to_owned())));
+        }
+        if call.idempotency_key.is_empty() {
+            return Some(Step::Missing(NO_KEY));
+        }
+        if self.ids.contains(&call.id) {
+            let what = format!("call id {} was used before in this turn: a gated call needs one of its own", call.id);
+            return Some(Step::Refused(Error::InvalidApprovalCall(what)));
+        }
+        None
+    }
+
     /// R-TOOL-1, R-TOOL-2, R-TOOL-14: what was rejected before it was recorded is rejected again, without
     /// consuming the recording.
     fn rejected_before_intent(&self, call: &v1::ToolCall) -> Option<Step> {
@@ -299,12 +407,11 @@ impl Tape {
             _ => None,
         });
         match call.mediation() {
-            Mediation::ControllerMediated if call.idempotency_key.is_empty() => {
-                Some(Step::Missing("a tool call needs an idempotency key"))
-            }
+            Mediation::ControllerMediated if call.idempotency_key.is_empty() => Some(Step::Missing(NO_KEY)),
             Mediation::ControllerMediated => None,
+            // R-APPR-30: a recorded call of this id is compared with it, whatever else is wrong.
             Mediation::RequiresApproval if next.is_some_and(|t| t.id == call.id) => None,
-            Mediation::RequiresApproval => Some(Step::Missing("this host has no approval gate")),
+            Mediation::RequiresApproval => self.ungated(call),
             _ if next.is_none_or(|t| t.id != call.id && t.mediation() != Mediation::RequiresApproval) => {
                 Some(Step::Missing("the host runs mediated tools only: report the result of a tool that you ran"))
             }

@@ -70,6 +70,11 @@ impl Writer {
         self.broken.as_ref()
     }
 
+    /// The last durable seq.
+    pub(crate) fn head_seq(&self) -> i64 {
+        self.head.seq
+    }
+
     /// Appends `events` in one commit; when it returns they are durable and were shown to the
     /// observer. Answers with the events as a harness sees them, payloads in place.
     ///

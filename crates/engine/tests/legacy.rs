@@ -197,5 +197,5 @@ async fn a_legacy_turn_has_no_approval() {
     let s = w.create().await;
     w.plant(&s, vec![input("", "x")]).await;
     w.engine.resume(&s).await.unwrap_err();
-    assert!(w.journal_text(&s).await.starts_with("1 INPUT user x\n2 ERROR 13"), "nothing of the call is on record");
+    assert!(w.journal_text(&s).await.starts_with("1 INPUT user x\n2 ERROR 9"), "nothing of the call is on record");
 }

@@ -440,34 +440,6 @@ async fn a_rerun_asks_nobody_and_writes_nothing() {
     assert_eq!(w.model.count(), 0);
 }
 
-/// R-REPLAY-7 is the service's log read; R-REPLAY-6 waits for approvals: a gated journal is refused, not guessed.
-#[tokio::test]
-async fn a_gated_turn_is_refused() {
-    let w = World::new();
-    let s = w.create().await;
-    let call = v1::ToolCall {
-        id: "c".to_owned(),
-        tool: "t".to_owned(),
-        idempotency_key: "k".to_owned(),
-        mediation: v1::Mediation::RequiresApproval.into(),
-        ..Default::default()
-    };
-    w.plant(
-        &s,
-        vec![
-            start("e1", Some(1), "moves", "1"),
-            input("e1", "x"),
-            v1::Event::new("e1", v1::EventKind::EventToolCall, Body::Tool(call)),
-        ],
-    )
-    .await;
-    for e in [w.engine.resume(&s).await.unwrap_err(), w.exec(&s, "x").await.unwrap_err()] {
-        assert!(matches!(&e, Error::ApprovalUnavailable(_)), "{e}");
-        assert_eq!(e.code(), Code::FailedPrecondition);
-    }
-    assert_eq!(w.records(&s).await.len(), 3);
-}
-
 /// R-MODEL-2, R-MODEL-8, R-TOOL-15: what a harness says directly behind a failed call is not taken for the outcome
 /// of that call, by no re-run and by no Resume.
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use inspan_attach::InProcess;
 use inspan_attach::grpc::Remote;
-use inspan_engine::{Agent, Catalog, Model};
+use inspan_engine::{Agent, Catalog, Executor, Model};
 use inspan_harness::Harness;
 use inspan_harness::reference::{Chat, Echo};
 
@@ -19,12 +19,14 @@ const ECHO: &str = "echo";
 pub struct Static {
     agents: BTreeMap<String, Arc<Agent>>,
     default_name: String,
+    /// The executor of agents that bring none of their own.
+    executor: Option<Arc<dyn Executor>>,
 }
 
 impl Static {
     /// A catalog with `echo`, whose model calls go to `echo_model`.
     pub fn new(echo_model: Arc<dyn Model>) -> Static {
-        let mut catalog = Static { agents: BTreeMap::new(), default_name: ECHO.to_owned() };
+        let mut catalog = Static { agents: BTreeMap::new(), default_name: ECHO.to_owned(), executor: None };
         catalog.insert(in_process(ECHO, Echo, echo_model));
         catalog
     }
@@ -42,6 +44,17 @@ impl Static {
         self
     }
 
+    /// Has `executor` run the tools of every harness that brings no executor of its own, whether it is here already
+    /// or comes later.
+    #[must_use]
+    pub fn with_executor(mut self, executor: Arc<dyn Executor>) -> Static {
+        self.executor = Some(executor);
+        for agent in std::mem::take(&mut self.agents).into_values() {
+            self.insert(Arc::unwrap_or_clone(agent));
+        }
+        self
+    }
+
     /// Makes `name` the harness of sessions that name none; `None` when there is no such harness.
     #[must_use]
     pub fn with_default(mut self, name: &str) -> Option<Static> {
@@ -51,7 +64,8 @@ impl Static {
         })
     }
 
-    fn insert(&mut self, agent: Agent) {
+    fn insert(&mut self, mut agent: Agent) {
+        agent.executor = agent.executor.or_else(|| self.executor.clone());
         self.agents.insert(agent.name.clone(), Arc::new(agent));
     }
 }

@@ -9,6 +9,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream;
 use inspan_engine::{Engine, Turn};
 use inspan_journal::Record;
+use inspan_models::request_id;
 use inspan_wire::v1::{self, EventKind};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -26,12 +27,15 @@ pub(crate) fn start(engine: &Engine, hub: &Arc<Hub>, turn: Turn, closing: watch:
     // The viewer is there before the turn runs, so that the ring holds its first record.
     let follow = hub.follow_live(engine.journal(), turn.uid(), session.last_seq + 1);
     let uid = turn.uid().clone();
+    // A turn that goes on has begun before.
+    let seen = if turn.recovers() { Seen::Own } else { Seen::Nothing };
     let viewer = Viewer {
         engine: engine.clone(),
         uid,
         follow,
-        sight: Sight { execution_id, seen: Seen::Nothing },
-        stage: Stage::Running(tokio::spawn(turn.run())),
+        recovers: turn.recovers(),
+        sight: Sight { execution_id, seen },
+        stage: Stage::Running(tokio::spawn(request_id::carried(turn.run()))),
         closing,
     };
     let first = stream::once(async move { Ok(Update::Session(Box::new(session))) });
@@ -46,6 +50,7 @@ struct Viewer {
     engine: Engine,
     uid: inspan_wire::SessionUid,
     follow: Follow,
+    recovers: bool,
     sight: Sight,
     stage: Stage,
     closing: watch::Receiver<bool>,
@@ -56,7 +61,8 @@ enum Stage {
     /// The turn is over; records up to `head` are durable and may not have been given yet.
     Over {
         head: i64,
-        outcome: Result<(), Fault>,
+        /// The last frame: the session, when the turn waits for a decision or was gone on with.
+        outcome: Result<Option<Box<v1::Session>>, Fault>,
     },
     Done,
 }
@@ -69,9 +75,9 @@ impl Viewer {
                 Stage::Over { head, outcome } => match self.follow.next_until(*head).await {
                     Ok(Some(item)) => Ok(item),
                     Ok(None) => {
-                        let outcome = std::mem::replace(outcome, Ok(()));
+                        let outcome = std::mem::replace(outcome, Ok(None));
                         self.stage = Stage::Done;
-                        return outcome.err().map(Err);
+                        return outcome.map(|last| last.map(Update::Session)).transpose();
                     }
                     Err(fault) => Err(fault),
                 },
@@ -80,7 +86,7 @@ impl Viewer {
                     biased;
                     item = self.follow.next() => item,
                     outcome = turn => {
-                        self.stage = over(&self.engine, &self.uid, outcome).await;
+                        self.stage = over(&self.engine, &self.uid, self.recovers, outcome).await;
                         continue;
                     }
                     () = closed(&mut self.closing) => Err(inspan_engine::Error::Stopping.into()),
@@ -109,10 +115,15 @@ impl Viewer {
 async fn over(
     engine: &Engine,
     uid: &inspan_wire::SessionUid,
+    recovers: bool,
     outcome: Result<Result<v1::Session, inspan_engine::Error>, tokio::task::JoinError>,
 ) -> Stage {
     let fault = match outcome {
-        Ok(Ok(session)) => return Stage::Over { head: session.last_seq, outcome: Ok(()) },
+        Ok(Ok(session)) => {
+            let head = session.last_seq;
+            let last = (recovers || session.pending_approval.is_some()).then(|| Box::new(session));
+            return Stage::Over { head, outcome: Ok(last) };
+        }
         Ok(Err(error)) => Fault::from(error),
         Err(_) => Fault::new(Code::Internal, "the turn broke off inside the host: resume the session"),
     };

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use futures_util::Stream;
 use inspan_engine::{Engine, ForkArgs};
 use inspan_journal::{ListQuery, Session, verify};
+use inspan_models::request_id;
 use inspan_wire::v1::{self, EventKind, event::Body};
 use inspan_wire::{Digest, SessionUid, inspan_v1};
 use tokio::sync::watch;
@@ -18,7 +19,7 @@ use tonic::Code;
 use crate::fault::Fault;
 use crate::hub::Hub;
 use crate::transfer::{self, Pieces};
-use crate::update::{Updates, decoded};
+use crate::update::{Updates, decoded, log_of};
 use crate::watch::{Want, Watcher};
 use crate::{exec, page, watch as streams};
 
@@ -143,27 +144,10 @@ impl Host {
     }
 
     pub(crate) async fn approve(&self, request: v1::ApproveRequest) -> Result<v1::ApproveResponse, Fault> {
-        let missing = |field: &str| Err(Fault::invalid(format!("approve: {field} is missing")));
-        if request.session.is_empty() {
-            return missing("session");
-        }
-        if request.execution_id.is_empty() {
-            return missing("execution_id");
-        }
-        if request.tool_call_id.is_empty() {
-            return missing("tool_call_id");
-        }
-        if request.request_seq <= 0 {
-            return Err(Fault::invalid("approve: request_seq is not above 0"));
-        }
-        if request.approved.is_none() {
-            return missing("approved");
-        }
-        let session = self.stored(&request.session).await.map_err(|fault| fault.during("approve"))?;
-        Err(Fault::new(
-            Code::FailedPrecondition,
-            format!("approve: nothing waits for a decision in session {}", session.uid),
-        ))
+        let engine = self.engine.clone();
+        let decided = outlive(async move { Ok(engine.approve(&request).await?) });
+        let decided = decided.await.map_err(|fault| fault.during("approve"))?;
+        Ok(v1::ApproveResponse { session: Some(decided.session), decision: Some(log_of(decided.record, None)?) })
     }
 
     pub(crate) async fn cancel(&self, request: v1::CancelRequest) -> Result<v1::Session, Fault> {
@@ -319,7 +303,7 @@ fn named(uid: &str) -> Result<SessionUid, Fault> {
 /// Runs what changes a session on a task of its own: a caller that goes away in the middle must not
 /// stop it half-way.
 async fn outlive<T: Send + 'static>(work: impl Future<Output = Result<T, Fault>> + Send + 'static) -> Result<T, Fault> {
-    tokio::spawn(work).await.unwrap_or_else(|_| {
+    tokio::spawn(request_id::carried(work)).await.unwrap_or_else(|_| {
         Err(Fault::new(Code::Internal, "the operation broke off inside the host: look at the session before a retry"))
     })
 }

@@ -2,10 +2,11 @@
 //!
 //! [`server`] binds and serves; [`host`] holds every operation once; `grpc` and `http` are its two
 //! spellings; [`hub`] lets any number of viewers follow a session; `guard` refuses who must not
-//! drive this host; [`openapi`] writes down the HTTP spelling. [`catalog`] and [`system`] are what
-//! the engine is given: harnesses, time and randomness.
+//! drive this host; [`openapi`] writes down the HTTP spelling. [`catalog`], [`tools`] and [`system`] are what
+//! the engine is given: harnesses, tools, time and randomness. [`config`] reads `inspan.toml`.
 
 pub mod catalog;
+pub mod config;
 mod exec;
 pub mod fault;
 mod grpc;
@@ -18,6 +19,7 @@ mod page;
 pub mod proto;
 pub mod server;
 pub mod system;
+pub mod tools;
 mod trace;
 pub mod transfer;
 mod update;

@@ -4,18 +4,17 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use axum::body::Body as AxumBody;
-use axum::http::{HeaderMap, HeaderValue, Method, Request, Response, header::HeaderName};
+use axum::http::{HeaderMap, HeaderValue, Method, Request, Response};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use inspan_engine::Rim as _;
+use inspan_models::request_id;
 use inspan_wire::id::hex;
 use tonic::Code;
 
 use crate::fault::code_name;
 use crate::system::{Stopwatch, System};
 
-/// The header, and gRPC metadata key, that correlates what several hosts log of one request.
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Longest id that is taken from a caller.
 const REQUEST_ID_LEN_MAX: usize = 128;
 
@@ -31,15 +30,20 @@ pub(crate) struct Line {
 impl Line {
     /// Begins the line of a request and settles its id.
     pub(crate) fn begin<B>(request: &mut Request<B>) -> Line {
-        let given = request.headers().get(&REQUEST_ID).filter(|id| is_acceptable(id)).cloned();
+        let given = request.headers().get(request_id::HEADER).filter(|id| is_acceptable(id)).cloned();
         let id = given.unwrap_or_else(new_id);
-        request.headers_mut().insert(REQUEST_ID, id.clone());
+        request.headers_mut().insert(request_id::HEADER, id.clone());
         Line { method: request.method().clone(), path: request.uri().path().to_owned(), id, watch: Stopwatch::start() }
+    }
+
+    /// The request's id.
+    pub(crate) fn id(&self) -> &HeaderValue {
+        &self.id
     }
 
     /// Puts the id on the answer; the line is written when its body has been sent or given up.
     pub(crate) fn follow(self, mut response: Response<AxumBody>) -> Response<AxumBody> {
-        response.headers_mut().insert(REQUEST_ID, self.id.clone());
+        response.headers_mut().insert(request_id::HEADER, self.id.clone());
         let status = response.status().as_u16();
         let grpc = grpc_status(response.headers());
         response.map(|body| AxumBody::new(Followed { body, line: self, status, grpc, ended: false }))
@@ -128,10 +132,12 @@ mod tests {
         let settled = |given: Option<&[u8]>| {
             let mut request = Request::new(());
             if let Some(given) = given {
-                request.headers_mut().insert(REQUEST_ID, HeaderValue::from_bytes(given).expect("a header value"));
+                request
+                    .headers_mut()
+                    .insert(request_id::HEADER, HeaderValue::from_bytes(given).expect("a header value"));
             }
             let line = Line::begin(&mut request);
-            assert_eq!(request.headers().get(REQUEST_ID), Some(&line.id));
+            assert_eq!(request.headers().get(request_id::HEADER), Some(&line.id));
             line.id.as_bytes().to_vec()
         };
         let longest = [b'a'; 128];

@@ -48,6 +48,18 @@ pub(crate) fn seen(record: Record, event: Option<Arc<v1::Event>>) -> Result<Seen
     Ok(Seen { record, event })
 }
 
+/// A record as `agentsessions.v1` spells it.
+pub(crate) fn log_of(record: Record, event: Option<Arc<v1::Event>>) -> Result<v1::LogRecord, Fault> {
+    let seen = seen(record, event)?;
+    Ok(v1::LogRecord {
+        seq: seen.record.seq,
+        prev_hash: seen.record.prev_hash.map(|hash| hash.to_string()).unwrap_or_default(),
+        content_hash: seen.record.content_hash.to_string(),
+        fence: seen.record.fence,
+        event: Some(Arc::unwrap_or_clone(seen.event)),
+    })
+}
+
 /// Milliseconds since the Unix epoch as protobuf spells a time.
 pub(crate) fn timestamp(ms: i64) -> prost_types::Timestamp {
     prost_types::Timestamp {

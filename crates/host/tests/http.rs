@@ -209,6 +209,7 @@ async fn grpc_code<T>(call: impl Future<Output = Result<tonic::Response<T>, toni
     call.await.err().map_or(Code::Ok, |status| status.code())
 }
 
+/// Also R-REPLAY-7, but for a session that is not there: that is NOT_FOUND here, and not an empty stream.
 #[tokio::test(flavor = "multi_thread")]
 async fn codes_follow_the_table() {
     let running = start().await;

@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use hyper::header::HeaderValue;
 use inspan_engine::{Completion, Model, ModelError};
-use inspan_models::{Api, AuthHeader, Key, Provider, Retry, Timeouts, build};
+use inspan_models::{Api, AuthHeader, Key, Provider, Retry, Timeouts, build, request_id};
 use inspan_testkit::provider::{Answer, End, Framing, Gate, Provider as Server, Reply};
 use inspan_wire::v1;
 
@@ -99,6 +100,25 @@ async fn the_request_goes_to_the_right_place_with_the_right_headers() {
         assert!(sent.text().starts_with(r#"{"model":"m","#), "{}", sent.text());
         assert!(!sent.text().contains(KEY) && !sent.target.contains(KEY));
     }
+}
+
+/// The id goes along on every attempt, also from a task of its own, and no further than its request.
+#[tokio::test]
+async fn a_call_says_which_request_it_is_for() {
+    let server = Server::start().await;
+    server.then(Answer::json(503, "{}")).always(Reply::text(&["a"]).openai_sse());
+    let model = model(&server, Api::OpenAi);
+    request_id::within(HeaderValue::from_static("req-1"), async { call(&*model).await.0.expect("a completion") }).await;
+    call(&*model).await.0.expect("a completion");
+    let apart = async {
+        let model = Arc::clone(&model);
+        tokio::spawn(request_id::carried(async move { call(&*model).await.0 })).await
+    };
+    let apart = request_id::within(HeaderValue::from_static("req-2"), apart).await;
+    apart.expect("no panic").expect("a completion");
+    let calls = server.calls();
+    let ids: Vec<_> = calls.iter().map(|sent| sent.header("x-request-id")).collect();
+    assert_eq!(ids, [Some("req-1"), Some("req-1"), None, Some("req-2")]);
 }
 
 #[tokio::test]

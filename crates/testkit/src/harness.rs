@@ -14,6 +14,10 @@
 //! | `report ID` | reports the result of a tool it ran |
 //! | `usage N` | records N input tokens |
 //! | `tool ID KEY`, `trytool ID KEY` | a mediated tool call; the second handles a failure |
+//! | `gate ID KEY`, `trygate ID KEY` | a call that asks for approval; the second handles a failure |
+//! | `swallowgate ID KEY` | the same, ignoring every error: the turn goes on whatever comes |
+//! | `brokengate ID KEY` | the same, failing with a text of its own |
+//! | `result` | outputs the last tool result: id, `ok` or its error |
 //! | `unmediated ID` | a tool call that the host must refuse, handled |
 //! | `past` | outputs how many events the history has, and the last one's kind |
 //! | `fail TEXT` | fails |
@@ -97,7 +101,15 @@ async fn step(verb: &str, rest: &str, start: &Start, sink: &dyn Sink, last: &mut
             let input_tokens = rest.parse().map_err(|_| Failure::Failed(format!("usage {rest}: not a number")))?;
             sink.usage(v1::Usage { model: "m".to_owned(), input_tokens, ..Default::default() }).await?;
         }
-        "tool" => drop(sink.tool(call(rest, v1::Mediation::ControllerMediated)).await?),
+        "tool" => *last = told(&sink.tool(call(rest, v1::Mediation::ControllerMediated)).await?.result),
+        "gate" => *last = told(&sink.tool(call(rest, v1::Mediation::RequiresApproval)).await?.result),
+        "trygate" => handled(sink.tool(call(rest, v1::Mediation::RequiresApproval)).await)?,
+        "swallowgate" => drop(sink.tool(call(rest, v1::Mediation::RequiresApproval)).await),
+        "brokengate" => {
+            let gated = sink.tool(call(rest, v1::Mediation::RequiresApproval)).await;
+            gated.map_err(|_| Failure::Failed("broken on its way out".to_owned()))?;
+        }
+        "result" => sink.output(last).await?,
         "trytool" => handled(sink.tool(call(rest, v1::Mediation::ControllerMediated)).await)?,
         "unmediated" => handled(sink.tool(call(rest, v1::Mediation::InHarnessReported)).await)?,
         "past" => past(start, sink).await?,
@@ -136,6 +148,10 @@ async fn retry(rest: &str, sink: &dyn Sink, last: &mut String) -> Result<(), Fai
         }
     }
     result
+}
+
+fn told(result: &v1::ToolResult) -> String {
+    format!("{} {}", result.id, if result.is_error { &result.error } else { "ok" })
 }
 
 fn call(rest: &str, mediation: v1::Mediation) -> v1::ToolCall {

@@ -3,5 +3,6 @@
 pub mod fault;
 pub mod harness;
 pub mod provider;
+pub mod tool;
 #[cfg(unix)]
 pub mod vfs;

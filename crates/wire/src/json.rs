@@ -32,9 +32,22 @@ fn descriptor<M: Name>() -> prost_reflect::MessageDescriptor {
 /// # Errors
 /// A `Struct` number that is NaN or infinite has no JSON form.
 pub fn to_value<M: Message + Name>(message: &M) -> Result<serde_json::Value, Error> {
+    value_with(message, &SerializeOptions::new().use_proto_field_name(true))
+}
+
+/// The message as a JSON value with the names of fields in camelCase, as proto3-JSON has them by default: for the
+/// few places where scripts of other tools of this protocol expect them.
+///
+/// # Errors
+/// As [`to_value`].
+pub fn to_camel_value<M: Message + Name>(message: &M) -> Result<serde_json::Value, Error> {
+    value_with(message, &SerializeOptions::new().use_proto_field_name(false))
+}
+
+fn value_with<M: Message + Name>(message: &M, options: &SerializeOptions) -> Result<serde_json::Value, Error> {
     let mut dynamic = DynamicMessage::new(descriptor::<M>());
     dynamic.transcode_from(message).map_err(|e| Error(e.to_string()))?;
-    let options = SerializeOptions::new().use_proto_field_name(true).skip_default_fields(true);
+    let options = options.clone().skip_default_fields(true);
     dynamic.serialize_with_options(serde_json::value::Serializer, &options).map_err(|e| Error(e.to_string()))
 }
 

@@ -6,6 +6,7 @@ use crate::error::Error;
 pub(crate) mod cancel;
 pub(crate) mod completions;
 pub(crate) mod create;
+pub(crate) mod decide;
 pub(crate) mod delete;
 pub(crate) mod demo;
 pub(crate) mod exec;
@@ -21,6 +22,7 @@ pub(crate) mod rerun;
 pub(crate) mod resume;
 pub(crate) mod serve;
 pub(crate) mod suspend;
+pub(crate) mod tools;
 pub(crate) mod verify;
 pub(crate) mod version;
 pub(crate) mod watch;
@@ -38,6 +40,8 @@ pub(crate) async fn run(command: Command) -> Result<(), Error> {
         Command::Fork(args) => fork::run(args).await,
         Command::Suspend(args) => suspend::run(args).await,
         Command::Resume(args) => resume::run(args).await,
+        Command::Approve(args) => decide::run(args, true).await,
+        Command::Deny(args) => decide::run(args, false).await,
         Command::Cancel(args) => cancel::run(args).await,
         Command::Delete(args) => delete::run(args).await,
         Command::Harness(args) => harness::run(args).await,
@@ -45,6 +49,7 @@ pub(crate) async fn run(command: Command) -> Result<(), Error> {
         Command::Export(args) => export::run(args).await,
         Command::Import(args) => import::run(args).await,
         Command::Verify(args) => verify::run(args).await,
+        Command::Tools(args) => tools::run(args).await,
         Command::Demo(args) => demo::run(args).await,
         Command::Completions(args) => completions::run(args),
         Command::Version(args) => version::run(args),

@@ -5,15 +5,17 @@ use std::sync::Arc;
 
 use inspan_host::Settings;
 use inspan_host::catalog::{Static, at_address};
-use inspan_host::engine::{Catalog as _, Model};
+use inspan_host::engine::{Catalog as _, Model, Policy};
 use inspan_host::models::{Api, AuthHeader, BaseUrl, Echo, Key, Provider, Scripted};
 use inspan_host::server::{Address, BindError, Config, Server};
+use inspan_host::tools::Rules;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::attached::Attached;
 use super::version::VERSION;
 use crate::client::{DEFAULT_JOURNAL, DEFAULT_PROJECT};
 use crate::error::Error;
+use crate::settings::Settings as CliSettings;
 use crate::{logfmt, store};
 
 mod attached;
@@ -22,7 +24,7 @@ mod attached;
 ///
 /// The harness `echo` is always there; `chat` is there with --model or --model-script. A model's key comes from the
 /// environment (MODEL_API_KEY, then OPENAI_API_KEY; with --model-api anthropic ANTHROPIC_API_KEY) or from a file, never from
-/// the command line.
+/// the command line. Tools and policy are in inspan.toml.
 #[derive(Debug, clap::Args)]
 #[command(version, display_name = "inspan")]
 pub(crate) struct Args {
@@ -46,6 +48,9 @@ pub(crate) struct Args {
     project: String,
     #[command(flatten)]
     model: ModelArgs,
+    /// Configuration file of tools and policy; inspan.toml in this folder when left out and there
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// What to log: error, warn, info, debug, trace, or a filter such as `inspan_host=debug`
     #[arg(long, value_name = "FILTER", default_value = "info")]
     log: String,
@@ -102,6 +107,9 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
     let model = args.model.choose(|name| std::env::var(name).ok())?;
     let attached = attached::read(&args.harnesses, model.is_some())?;
     let (catalog, model) = catalog(model, attached);
+    let configured = CliSettings::find(args.config.as_deref())?;
+    let tools = configured.tools()?;
+    let catalog = if tools.is_empty() { catalog } else { catalog.with_executor(Arc::new(tools.clone())) };
     logfmt::init(&args.log).map_err(|e| Error::usage(format!("--log {:?}: {e}", args.log), HELP))?;
 
     let blobs = args.blobs.unwrap_or_else(|| store::blobs_beside(&args.journal));
@@ -111,11 +119,17 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
     let mut config = Config::new(args.addr, journal, Arc::new(catalog));
     config.insecure = args.insecure;
     config.allowed_hosts = args.allowed_hosts;
+    config.policy = policy(&configured);
     config.settings = Settings {
         default_project: args.project.clone(),
         scratch: Some(store::folder_of(&args.journal)),
         ..Settings::default()
     };
+    if let Some(path) = &configured.path {
+        let (servers, endpoints) = (configured.file.tools.mcp.len(), configured.file.tools.http.len());
+        let rules = configured.file.policy.len();
+        tracing::info!(file = %path.display(), servers, endpoints, rules, "configuration read");
+    }
     let bound = Server::bind(config).await.map_err(|e| bind_error(&e))?;
     let shutdown = shutdown().map_err(|e| Error::new(format!("listening for signals failed: {e}"), HELP))?;
     tracing::info!(
@@ -132,11 +146,18 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
         tracing::warn!("--insecure: whoever can reach this address can drive this host");
     }
     let stopped = bound.serve(shutdown).await;
+    tools.close().await;
     if !stopped.drained {
         tracing::warn!("a turn did not reach a durable point in time: resume it as after a crash");
     }
     tracing::info!("stopped");
     Ok(())
+}
+
+/// The operator's rules; none is different from rules that speak of nothing only in that nobody is asked.
+fn policy(configured: &CliSettings) -> Option<Arc<dyn Policy>> {
+    let rules = &configured.file.policy;
+    (!rules.is_empty()).then(|| Arc::new(Rules::new(rules.clone())) as _)
 }
 
 /// The address in a host's own log line that says it listens; `None` for every other line.

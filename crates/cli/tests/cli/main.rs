@@ -11,3 +11,6 @@ mod recovery;
 mod reference;
 mod served;
 mod shell;
+#[cfg(unix)]
+mod terminal;
+mod tools;

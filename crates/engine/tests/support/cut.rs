@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use inspan_journal::{
-    Append, Appended, Blobs, Error, Fork, Import, Journal, ListQuery, NewSession, Page, Record, Session, TurnMark,
+    Append, Appended, Blobs, Error, FenceRule, Fork, Import, Journal, ListQuery, NewRecord, NewSession, Page, Record,
+    Session, TurnMark,
 };
 use inspan_wire::{Digest, SessionUid};
 use tokio::sync::Notify;
@@ -18,6 +20,8 @@ pub(crate) enum Side {
     Before,
     /// It is durable, nobody was told.
     After,
+    /// Another host has taken a fence just before; writes go on.
+    Overtaken,
 }
 
 /// Passes everything on until write `at`; that one and all later ones never return.
@@ -47,7 +51,7 @@ impl Cut {
 
     async fn write<T>(&self, write: impl Future<Output = Result<T, Error>> + Send) -> Result<T, Error> {
         let n = self.writes.fetch_add(1, Ordering::SeqCst);
-        if n < self.at {
+        if n < self.at || self.side == Side::Overtaken {
             return write.await;
         }
         if n == self.at && self.side == Side::After {
@@ -55,6 +59,24 @@ impl Cut {
         }
         self.hit.notify_one();
         std::future::pending().await
+    }
+}
+
+impl Cut {
+    /// What another host appends just before: a record without meaning.
+    async fn overtaking(&self, append: &Append) -> Append {
+        let now = self.inner.session(&append.session).await.expect("it reads").expect("it is there");
+        let text = Bytes::from_static(b"{\"kind\":\"EVENT_LIFECYCLE\"}");
+        Append {
+            session: append.session.clone(),
+            expect_head: now.head.seq,
+            fence: FenceRule::Next,
+            records: vec![NewRecord::seal(now.head.seq + 1, now.head.hash, text)],
+            turn: None,
+            state: now.state,
+            requests: Vec::new(),
+            blobs: Vec::new(),
+        }
     }
 }
 
@@ -73,6 +95,9 @@ impl Journal for Cut {
     }
 
     async fn append(&self, append: Append) -> Result<Appended, Error> {
+        if self.side == Side::Overtaken && self.writes() == self.at {
+            self.inner.append(self.overtaking(&append).await).await?;
+        }
         self.write(self.inner.append(append)).await
     }
 

@@ -7,7 +7,10 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use inspan_engine::observe::{Observer, Seen};
-use inspan_engine::{Agent, Catalog, Completion, Engine, Error, Limits, Model, ModelError, Rim};
+use inspan_engine::{
+    Agent, Catalog, Completion, Engine, Error, Executor, Limits, Model, ModelError, Policy, ReplayRule, Rim, ToolError,
+    ToolRun,
+};
 use inspan_harness::{Harness, ModelRequest};
 use inspan_journal::{Blobs, Clock, Journal, Record};
 use inspan_testkit::harness::Moves;
@@ -154,6 +157,72 @@ impl Model for Fake {
     }
 }
 
+/// T: a tool that counts what it did, by effect key.
+pub(crate) struct Tool {
+    pub(crate) rule: ReplayRule,
+    pub(crate) policy: Option<Arc<dyn Policy>>,
+    pub(crate) script: Mutex<VecDeque<Act>>,
+    /// Effect keys in the order of the runs, and whether each was a repetition.
+    pub(crate) runs: Mutex<Vec<(String, bool)>>,
+}
+
+/// What the tool does with its next run.
+#[derive(Debug, Clone)]
+pub(crate) enum Act {
+    /// It works.
+    Work,
+    /// It works and says that it failed.
+    SayFailed,
+    /// It works and nobody hears of it.
+    Lose,
+    /// It is not reached.
+    Miss,
+    /// It works and never answers.
+    Hang,
+}
+
+impl Tool {
+    pub(crate) fn new(rule: ReplayRule) -> Tool {
+        Tool { rule, policy: None, script: Mutex::default(), runs: Mutex::default() }
+    }
+
+    pub(crate) fn then(&self, acts: impl IntoIterator<Item = Act>) {
+        self.script.lock().unwrap().extend(acts);
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.runs.lock().unwrap().len()
+    }
+
+    /// Different effects: what a tool that tells repetitions apart did.
+    pub(crate) fn effects(&self) -> usize {
+        let runs = self.runs.lock().unwrap();
+        runs.iter().map(|(key, _)| key).collect::<std::collections::BTreeSet<_>>().len()
+    }
+}
+
+#[async_trait]
+impl Executor for Tool {
+    fn replay_rule(&self, _: &str) -> ReplayRule {
+        self.rule
+    }
+
+    async fn run(&self, run: ToolRun) -> Result<v1::ToolResult, ToolError> {
+        let act = self.script.lock().unwrap().pop_front().unwrap_or(Act::Work);
+        if !matches!(act, Act::Miss) {
+            self.runs.lock().unwrap().push((run.effect_key(), run.again));
+        }
+        let result = v1::ToolResult { id: "the tool's own".to_owned(), ..Default::default() };
+        match act {
+            Act::Work => Ok(result),
+            Act::SayFailed => Ok(v1::ToolResult { is_error: true, error: "it says no".to_owned(), ..result }),
+            Act::Lose => Err(ToolError::Unknown("no answer".to_owned())),
+            Act::Miss => Err(ToolError::NotSent("not reached".to_owned())),
+            Act::Hang => std::future::pending().await,
+        }
+    }
+}
+
 /// Remembers all it sees.
 #[derive(Default)]
 pub(crate) struct Watcher {
@@ -205,6 +274,7 @@ pub(crate) struct World {
     pub(crate) model: Arc<Fake>,
     pub(crate) watcher: Arc<Watcher>,
     pub(crate) engine: Engine,
+    pub(crate) tool: Option<Arc<Tool>>,
     harnesses: Vec<(String, Arc<dyn Harness>)>,
 }
 
@@ -226,12 +296,23 @@ impl World {
         harnesses: Vec<(String, Arc<dyn Harness>)>,
         model: Arc<Fake>,
     ) -> World {
+        World::over_with(journal, hand, harnesses, model, None)
+    }
+
+    /// The same with a tool, or with none.
+    pub(crate) fn over_with(
+        journal: Arc<dyn Journal>,
+        hand: Arc<Hand>,
+        harnesses: Vec<(String, Arc<dyn Harness>)>,
+        model: Arc<Fake>,
+        tool: Option<Arc<Tool>>,
+    ) -> World {
         let agents = harnesses.iter().map(|(name, harness)| {
             let agent = Agent {
                 name: name.clone(),
                 harness: harness.clone(),
                 model: model.clone(),
-                executor: None,
+                executor: tool.clone().map(|tool| tool as Arc<dyn Executor>),
                 memory_snapshot: false,
             };
             (name.clone(), Arc::new(agent))
@@ -240,17 +321,44 @@ impl World {
         let catalog = Arc::new(Names(agents.collect(), default));
         let watcher = Arc::new(Watcher::default());
         let engine = Engine::new(journal.clone(), hand.clone(), catalog, watcher.clone(), Limits::default());
-        World { journal, hand, model, watcher, engine, harnesses }
+        let engine = match tool.as_ref().and_then(|tool| tool.policy.clone()) {
+            Some(policy) => engine.with_policy(policy),
+            None => engine,
+        };
+        World { journal, hand, model, watcher, engine, tool, harnesses }
     }
 
     /// A new process on the same store.
     pub(crate) fn restart(&self) -> World {
-        World::over(self.journal.clone(), self.hand.clone(), self.harnesses.clone(), self.model.clone())
+        self.restart_tool(self.tool.clone())
+    }
+
+    /// A new process on the same store, with another tool or with none.
+    pub(crate) fn restart_tool(&self, tool: Option<Arc<Tool>>) -> World {
+        World::over_with(self.journal.clone(), self.hand.clone(), self.harnesses.clone(), self.model.clone(), tool)
+    }
+
+    /// A new store, with this tool.
+    pub(crate) fn with_tool(tool: Tool) -> World {
+        World::new().restart_tool(Some(Arc::new(tool)))
     }
 
     /// A new process that serves other harnesses.
     pub(crate) fn restart_with(&self, harnesses: Vec<(String, Arc<dyn Harness>)>) -> World {
-        World::over(self.journal.clone(), self.hand.clone(), harnesses, self.model.clone())
+        World::over_with(self.journal.clone(), self.hand.clone(), harnesses, self.model.clone(), self.tool.clone())
+    }
+
+    /// The same host, on runtimes that keep the memory of a process.
+    pub(crate) fn keeping_memory(&self) -> World {
+        let catalog = self.engine.catalog();
+        let agents = catalog.names().into_iter().map(|name| {
+            let agent = Agent { memory_snapshot: true, ..(*catalog.agent(&name).expect("it is named")).clone() };
+            (name, Arc::new(agent))
+        });
+        let names = Arc::new(Names(agents.collect(), catalog.default_name().to_owned()));
+        let engine =
+            Engine::new(self.journal.clone(), self.hand.clone(), names, self.watcher.clone(), Limits::default());
+        World { engine, ..self.clone() }
     }
 
     pub(crate) async fn create(&self) -> SessionUid {
@@ -324,7 +432,15 @@ pub(crate) fn line(seq: i64, event: &v1::Event) -> String {
         Some(Body::Error(e)) => format!("{} {}", e.code, e.description),
         Some(Body::Lifecycle(l)) => format!("{} {}", l.kind().as_str_name().trim_start_matches("LIFECYCLE_"), l.detail),
         Some(Body::Usage(u)) => u.input_tokens.to_string(),
+        Some(Body::Result(r)) if r.approval_request_seq > 0 => {
+            format!("{} {} by {}", r.id, if r.is_error { "error" } else { "ok" }, r.approval_decision_seq)
+        }
         Some(Body::Result(r)) => r.id.clone(),
+        Some(Body::Approval(a)) if a.reason.is_empty() => a.tool_call_id.clone(),
+        Some(Body::Approval(a)) => format!("{} ({})", a.tool_call_id, a.reason),
+        Some(Body::ApprovalResult(a)) => {
+            format!("{} {} of {}", a.tool_call_id, if a.approved { "yes" } else { "no" }, a.request_seq)
+        }
         Some(Body::Tool(t)) => format!("{} {}", t.id, t.idempotency_key),
         _ => String::new(),
     };

@@ -16,7 +16,7 @@ use tonic_health::server::HealthReporter;
 use crate::Host;
 use crate::fault::Fault;
 use crate::proto::{JournalServer, SessionsServer};
-use crate::update::{Update, Updates, seen};
+use crate::update::{Update, Updates, log_of, seen};
 
 /// A message that comes in is at most this long; so is the body of an HTTP request.
 pub(crate) const MESSAGE_IN_BYTES_MAX: usize = 64 << 20;
@@ -75,14 +75,7 @@ fn frames<T: Send + 'static>(
 /// A record as `agentsessions.v1` spells it.
 fn log_record(update: Update) -> Result<Option<v1::LogRecord>, Fault> {
     let Update::Record(record, event) = update else { return Ok(None) };
-    let seen = seen(record, event)?;
-    Ok(Some(v1::LogRecord {
-        seq: seen.record.seq,
-        prev_hash: seen.record.prev_hash.map(|hash| hash.to_string()).unwrap_or_default(),
-        content_hash: seen.record.content_hash.to_string(),
-        fence: seen.record.fence,
-        event: Some(Arc::unwrap_or_clone(seen.event)),
-    }))
+    log_of(record, event).map(Some)
 }
 
 /// A record as `inspan.v1` spells it.

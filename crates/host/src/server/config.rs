@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use inspan_engine::{Catalog, Limits};
+use inspan_engine::{Catalog, Limits, Policy};
 use inspan_journal::Journal;
 
 use crate::guard::Reach;
@@ -88,6 +88,8 @@ pub struct Config {
     pub journal: Arc<dyn Journal>,
     /// The harnesses.
     pub catalog: Arc<dyn Catalog>,
+    /// Who may have which tool run; without one, a call asks for itself.
+    pub policy: Option<Arc<dyn Policy>>,
     /// Default project and heartbeats.
     pub settings: Settings,
     /// Bounds of the engine.
@@ -109,6 +111,7 @@ impl Config {
             allowed_hosts: Vec::new(),
             journal,
             catalog,
+            policy: None,
             settings: Settings::default(),
             limits: Limits::default(),
             ring: RingLimits::default(),

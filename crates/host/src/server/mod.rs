@@ -16,6 +16,7 @@ use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use inspan_engine::Engine;
+use inspan_models::request_id;
 use tokio::sync::Semaphore;
 use tonic_health::server::HealthReporter;
 
@@ -92,7 +93,7 @@ fn router(grpc: Router, host: &Arc<Host>, guard: Guard) -> Router {
         async move {
             let line = Line::begin(&mut request);
             let response = match guard.check(&request) {
-                Ok(()) => next.run(request).await,
+                Ok(()) => request_id::within(line.id().clone(), next.run(request)).await,
                 Err(why) => refused(&request, why),
             };
             Ok::<_, Infallible>(line.follow(fenced_in(response)))

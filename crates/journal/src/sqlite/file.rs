@@ -12,7 +12,7 @@ use crate::Error;
 /// The file belongs to this process until this is dropped: two hosts on one file would each believe
 /// that they are the only writer.
 pub(super) struct Lock {
-    _file: File,
+    file: File,
 }
 
 impl Lock {
@@ -21,7 +21,7 @@ impl Lock {
         let failed = |e: std::io::Error| Error::Io(format!("locking {}: {e}", beside.display()));
         let file = File::options().create(true).truncate(false).write(true).open(&beside).map_err(failed)?;
         match file.try_lock() {
-            Ok(()) => Ok(Lock { _file: file }),
+            Ok(()) => Ok(Lock { file }),
             Err(TryLockError::WouldBlock) => Err(Error::Io(format!(
                 "{} is open in another process (its lock is {}): stop that host, or give this one another file",
                 path.display(),
@@ -29,6 +29,15 @@ impl Lock {
             ))),
             Err(TryLockError::Error(e)) => Err(failed(e)),
         }
+    }
+}
+
+impl Drop for Lock {
+    /// Closing would do as well, but for a child of this process that has been forked and not yet become its own
+    /// program: it holds a copy of the handle, and with it the lock.
+    fn drop(&mut self) {
+        // A lock that cannot be given up goes with the last handle.
+        let _ = self.file.unlock();
     }
 }
 

@@ -253,3 +253,41 @@ fn fill(from: &mut impl std::io::Read, buffer: &mut [u8]) -> std::io::Result<usi
     }
     Ok(filled)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A log of two commits as SQLite writes them, on the pages of a journal, and where the second begins.
+    #[expect(clippy::disallowed_methods, reason = "the log is a file")]
+    fn log() -> (Vec<u8>, usize) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let conn = rusqlite::Connection::open(&path).unwrap();
+        conn.execute_batch(
+            "PRAGMA page_size = 8192; PRAGMA journal_mode = WAL; CREATE TABLE t (x); CREATE TABLE u (x);
+             PRAGMA wal_checkpoint(TRUNCATE); INSERT INTO t VALUES ('first');",
+        )
+        .unwrap();
+        let log = || std::fs::read(beside(&path, "-wal")).unwrap();
+        let before_last = log().len();
+        conn.execute_batch("BEGIN; INSERT INTO t VALUES ('last'); INSERT INTO u VALUES ('last'); COMMIT;").unwrap();
+        (log(), before_last)
+    }
+
+    /// Torn tail: every byte of the last page, frame and header, as the end of the file.
+    #[test]
+    fn a_cut_at_any_byte_of_the_last_page_is_told() {
+        let (log, before_last) = log();
+        let frame = FRAME_HEADER_BYTES + 8192;
+        assert_eq!(log.len(), before_last + 2 * frame, "the commit that is cut");
+        for cut in log.len() - frame..log.len() {
+            let bytes = (cut - before_last) as u64;
+            let frames = bytes.div_ceil(frame as u64);
+            let told = scan(&mut &log[..cut]).unwrap();
+            assert_eq!(told, Verdict::Torn(TornTail { frames, bytes }), "cut at {cut} of {before_last}..{}", log.len());
+        }
+        assert_eq!(scan(&mut &log[..before_last]).unwrap(), Verdict::Whole);
+        assert_eq!(scan(&mut &log[..]).unwrap(), Verdict::Whole);
+    }
+}

@@ -46,7 +46,8 @@ async fn head_of(store: &sqlite::Store) -> i64 {
     records.len() as i64
 }
 
-/// Torn tail: what was acknowledged before the cut is there, the rest is cut and noted.
+/// Torn tail: what was acknowledged before the cut is there, the rest is cut and noted. Opening a store takes
+/// too long to do it at every byte; what is said of the log is tested there, beside the code.
 #[tokio::test]
 async fn a_torn_end_is_cut_and_noted() {
     let Taken { db, log, before_last } = taken().await;

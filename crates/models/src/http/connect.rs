@@ -18,14 +18,14 @@ type BoxError = Box<dyn Error + Send + Sync>;
 
 /// Connects within a time that covers name lookup, TCP and TLS.
 #[derive(Clone)]
-pub(crate) struct Connector {
+pub struct Connector {
     inner: Inner,
     limit: Duration,
 }
 
 impl Connector {
-    /// A connector for `http` and, when `tls` is given, for `https`.
-    pub(crate) fn new(tls: ClientConfig, limit: Duration) -> Connector {
+    /// A connector for `http` and, with what `tls` trusts, for `https`; `limit` bounds name lookup, TCP and TLS together.
+    pub fn new(tls: ClientConfig, limit: Duration) -> Connector {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
@@ -37,7 +37,10 @@ impl Connector {
 
 /// TLS that trusts what this system trusts, or nothing when it is not needed: loading the roots takes
 /// time and fails on systems without any.
-pub(crate) fn tls(needed: bool) -> Result<ClientConfig, String> {
+///
+/// # Errors
+/// This system has no roots, and they are needed.
+pub fn tls(needed: bool) -> Result<ClientConfig, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let builder = builder.map_err(|e| e.to_string())?;

@@ -17,6 +17,7 @@ use rustls::ClientConfig;
 use super::connect::{self, Connector};
 use super::failure::Failure;
 use crate::config::{Api, AuthHeader, BuildError, Key, Provider, Retry, Timeouts};
+use crate::request_id;
 
 /// Bytes of an error body that are read.
 const ERROR_BYTES_MAX: usize = 64 << 10;
@@ -118,6 +119,10 @@ impl Post {
         *request.method_mut() = Method::POST;
         *request.uri_mut() = self.uri.clone();
         *request.headers_mut() = self.headers.clone();
+        if let Some(id) = request_id::current() {
+            // A provider that wants its key under this very name gets its key.
+            request.headers_mut().entry(request_id::HEADER).or_insert(id);
+        }
         // The connect has its own bound, and waits of a busy pool do not exist: the rest is first byte.
         let limit = self.timeouts.connect + self.timeouts.first_byte;
         let response = match tokio::time::timeout(limit, self.client.request(request)).await {

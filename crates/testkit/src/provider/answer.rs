@@ -62,7 +62,7 @@ impl Gate {
         wait(&self.reached).await;
     }
 
-    pub(super) async fn pass(&self) {
+    pub(crate) async fn pass(&self) {
         self.reached.send_replace(true);
         wait(&self.open).await;
     }

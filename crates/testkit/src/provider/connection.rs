@@ -35,7 +35,7 @@ pub(super) async fn serve(mut stream: TcpStream, script: Arc<Script>) {
 }
 
 /// Reads one request with a `content-length`, as every client here sends; `None` when it closed instead.
-async fn read(stream: &mut TcpStream, buffer: &mut BytesMut) -> io::Result<Option<Call>> {
+pub(crate) async fn read(stream: &mut TcpStream, buffer: &mut BytesMut) -> io::Result<Option<Call>> {
     let head_end = loop {
         if let Some(at) = buffer.windows(4).position(|w| w == b"\r\n\r\n") {
             break at + 4;

@@ -5,7 +5,7 @@
 //! with a reset. Waits are gates that the test opens; nothing here sleeps.
 
 mod answer;
-mod connection;
+pub(crate) mod connection;
 mod reply;
 
 use std::collections::VecDeque;

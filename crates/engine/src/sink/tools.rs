@@ -1,0 +1,285 @@
+//! Tool calls in the sink: ordinary ones, gated ones, and what a policy makes of them.
+
+use std::sync::Arc;
+
+use inspan_harness::{SinkError, ToolReply};
+use inspan_wire::v1::{self, EventKind, Mediation, event::Body, tool_result::Code};
+
+use super::{Live, State, TurnSink};
+use crate::gate::Gate;
+use crate::tape::{Asked, Entry, Step};
+use crate::tool::{Action, Executor, Policy, ReplayRule, ToolError, ToolRun, Verdict};
+use crate::{Error, payload};
+
+/// What a live turn runs tools with.
+pub(crate) struct Tools {
+    /// Runs them; `None` refuses (R-TOOL-4, R-APPR-28).
+    pub(crate) executor: Option<Arc<dyn Executor>>,
+    /// Who may have what run.
+    pub(crate) policy: Option<Arc<dyn Policy>>,
+    /// The session as a policy sees it.
+    pub(crate) session: v1::Session,
+    /// The harness's registry name.
+    pub(crate) harness: String,
+    /// An earlier drive of this turn may have acted upon the decision that is on record.
+    pub(crate) acted: bool,
+}
+
+/// The principal of a decision and of a call that a policy's rule has spoken of; the subject is the rule's name.
+pub const POLICY: &str = "policy";
+
+/// What an approval request says when the call was sent and its outcome is unknown.
+const ASK_AGAIN: &str = "this call was sent and how it ended is not known: run it again?";
+
+/// The receipt of a call that was not approved (R-APPR-26): the same words, whoever denied it.
+const DENIED: &str = "the call was not approved and did not run";
+
+const NO_EXECUTOR: &str = "this host has no tool executor";
+
+impl TurnSink {
+    pub(super) async fn tool_call(&self, state: &mut State, call: v1::ToolCall) -> Result<ToolReply, SinkError> {
+        match self.step(state, Asked::Tool(&call)).await? {
+            Step::Serve(entry) => Ok(self.served_result(state, &entry).await?.into()),
+            Step::ServeGated { decision, receipt } => {
+                let result = self.served_result(state, &receipt).await?;
+                Ok(ToolReply { result, decision: decision_of(&decision) })
+            }
+            Step::Park(asked) => Err(state.park(asked)),
+            Step::Ask => self.ask(state, &call.id, String::new()).await,
+            Step::Decided(gate, decision) => self.act(state, call, gate, &decision).await,
+            Step::Redrive => self.redrive(state, call).await,
+            _ => self.perform(state, call).await,
+        }
+    }
+
+    async fn served_result(&self, state: &mut State, entry: &Entry) -> Result<v1::ToolResult, SinkError> {
+        match &self.served(state, entry).await?.body {
+            Some(Body::Result(result)) => Ok(result.clone()),
+            _ => Err(SinkError::Fatal("a recorded tool result has no payload".to_owned())),
+        }
+    }
+
+    /// A call that is not on record (R-TOOL-3, R-APPR-2).
+    async fn perform(&self, state: &mut State, call: v1::ToolCall) -> Result<ToolReply, SinkError> {
+        state.may_perform()?;
+        let tools = &state.live()?.tools;
+        let verdict = tools.policy.as_ref().and_then(|p| p.decide(&tools.session, &tools.harness, &call));
+        let gated = call.mediation() == Mediation::RequiresApproval;
+        let asks = gated || verdict.as_ref().is_some_and(|v| v.action == Action::Ask);
+        if asks && !gated && (call.id.is_empty() || !state.tape.may_gate()) {
+            let what = "the host's policy asks a person about this call, and it has no id of its own or its harness \
+                        cannot wait";
+            return Err(SinkError::Handleable(what.to_owned()));
+        }
+        let mut event = v1::Event::new(&self.execution_id, EventKind::EventToolCall, Body::Tool(call.clone()));
+        event.actor = verdict.as_ref().map(by_policy);
+        state.tape.called(&call.id);
+        match verdict {
+            Some(Verdict { action: Action::Deny, rule }) => self.deny(state, event, &call, &rule).await,
+            _ if asks => {
+                let reason = verdict.map(|v| format!("policy rule {}", v.rule)).unwrap_or_default();
+                self.record_asked(state, Some(event), &call.id, reason).await
+            }
+            _ => {
+                self.append(state, event, None).await?;
+                self.run(state, call, false).await
+            }
+        }
+    }
+
+    /// Runs a call whose TOOL_CALL is durable and records the result. Without one the harness is told and nothing is
+    /// recorded (R-TOOL-5).
+    async fn run(&self, state: &mut State, call: v1::ToolCall, again: bool) -> Result<ToolReply, SinkError> {
+        let Some(executor) = state.live()?.tools.executor.clone() else {
+            return Err(SinkError::Handleable(NO_EXECUTOR.to_owned()));
+        };
+        let id = call.id.clone();
+        let run = ToolRun { session: self.session.clone(), call, again };
+        let result = executor.run(run).await.and_then(own_result).map_err(|e| SinkError::Handleable(e.to_string()))?;
+        self.record_result(state, v1::ToolResult { id, ..result }, None).await
+    }
+
+    /// The intent is on record and how it ended is not (R-TOOL-11): the tool's rule says what may be done.
+    async fn redrive(&self, state: &mut State, call: v1::ToolCall) -> Result<ToolReply, SinkError> {
+        state.may_perform()?;
+        let Some(executor) = &state.live()?.tools.executor else {
+            return Err(SinkError::Handleable(NO_EXECUTOR.to_owned()));
+        };
+        match executor.replay_rule(&call.tool) {
+            ReplayRule::Safe | ReplayRule::Keyed => self.run(state, call, true).await,
+            ReplayRule::Ask if !call.id.is_empty() && state.tape.may_gate() => {
+                self.ask(state, &call.id, ASK_AGAIN.to_owned()).await
+            }
+            ReplayRule::Ask | ReplayRule::Never => {
+                let result = unknown(&call);
+                self.record_result(state, result, None).await
+            }
+        }
+    }
+
+    /// Records the request of a call that is on record, and parks.
+    async fn ask(&self, state: &mut State, call_id: &str, reason: String) -> Result<ToolReply, SinkError> {
+        state.may_perform()?;
+        self.record_asked(state, None, call_id, reason).await
+    }
+
+    /// Records a call and its request in one commit, and parks.
+    async fn record_asked(
+        &self,
+        state: &mut State,
+        call: Option<v1::Event>,
+        call_id: &str,
+        reason: String,
+    ) -> Result<ToolReply, SinkError> {
+        let request = v1::ApprovalRequest { tool_call_id: call_id.to_owned(), reason };
+        let request = v1::Event::new(&self.execution_id, EventKind::EventApprovalRequest, Body::Approval(request));
+        self.append_all(state, call.into_iter().chain([request]).collect()).await?;
+        let request_seq = state.live()?.writer.head_seq();
+        let execution_id = self.execution_id.clone();
+        Err(state.park(v1::ApprovalRef { execution_id, tool_call_id: call_id.to_owned(), request_seq }))
+    }
+
+    /// Acts upon a decision (R-APPR-25 to R-APPR-29): the receipt is durable before the harness sees it, and the
+    /// harness sees a result, never an error.
+    async fn act(
+        &self,
+        state: &mut State,
+        call: v1::ToolCall,
+        gate: Gate,
+        decision: &Entry,
+    ) -> Result<ToolReply, SinkError> {
+        state.may_perform()?;
+        let decided = decision_of(decision);
+        let receipt = if gate.approved { self.run_approved(state, call).await? } else { denied(None) };
+        let receipt = v1::ToolResult {
+            id: gate.call_id,
+            approval_request_seq: gate.request_seq,
+            approval_decision_seq: gate.decision_seq,
+            ..receipt
+        };
+        self.record_result(state, receipt, decided).await
+    }
+
+    async fn run_approved(&self, state: &mut State, call: v1::ToolCall) -> Result<v1::ToolResult, SinkError> {
+        let tools = &state.live()?.tools;
+        let acted = tools.acted;
+        let Some(executor) = tools.executor.clone() else {
+            return Err(state.latch(Error::MissingToolExecutor(call.id)));
+        };
+        if acted && matches!(executor.replay_rule(&call.tool), ReplayRule::Ask | ReplayRule::Never) {
+            return Ok(unknown(&call));
+        }
+        let run = ToolRun { session: self.session.clone(), call, again: acted };
+        let result = executor.run(run).await.and_then(own_result);
+        Ok(match result {
+            Ok(result) if result.is_error => v1::ToolResult { code: Code::ExecutorError.into(), ..result },
+            Ok(result) => v1::ToolResult { code: Code::Unspecified.into(), ..result },
+            Err(e) => failed(&e.to_string()),
+        })
+    }
+
+    /// A rule of the policy says no: call, answer and the rule's name are recorded, nothing runs.
+    async fn deny(
+        &self,
+        state: &mut State,
+        event: v1::Event,
+        call: &v1::ToolCall,
+        rule: &str,
+    ) -> Result<ToolReply, SinkError> {
+        if call.mediation() != Mediation::RequiresApproval {
+            let result = failed(&format!("policy rule {rule} denies this call: it did not run"));
+            let result = v1::ToolResult { id: call.id.clone(), ..result };
+            let event_of_result =
+                v1::Event::new(&self.execution_id, EventKind::EventToolResult, Body::Result(result.clone()));
+            self.append_all(state, vec![event, event_of_result]).await?;
+            return Ok(result.into());
+        }
+        // A gated call gets its gate, and the policy decides at it.
+        let live = state.live()?;
+        let request_seq = live.writer.head_seq() + 2;
+        let decision = v1::ApprovalResult {
+            tool_call_id: call.id.clone(),
+            approved: false,
+            reason: format!("policy rule {rule}"),
+            request_seq,
+        };
+        let now = crate::engine::timestamp(live.rim.now_ns());
+        let request = v1::ApprovalRequest { tool_call_id: call.id.clone(), reason: String::new() };
+        let receipt = v1::ToolResult {
+            id: call.id.clone(),
+            approval_request_seq: request_seq,
+            approval_decision_seq: request_seq + 1,
+            ..denied(Some(rule))
+        };
+        let of = |kind, body| v1::Event::new(&self.execution_id, kind, body);
+        let mut decided = of(EventKind::EventApprovalResult, Body::ApprovalResult(decision.clone()));
+        decided.ts = Some(now);
+        decided.actor.clone_from(&event.actor);
+        let request = of(EventKind::EventApprovalRequest, Body::Approval(request));
+        let closed = of(EventKind::EventToolResult, Body::Result(receipt.clone()));
+        self.append_all(state, vec![event, request, decided, closed]).await?;
+        Ok(ToolReply { result: receipt, decision: Some(decision) })
+    }
+
+    async fn record_result(
+        &self,
+        state: &mut State,
+        result: v1::ToolResult,
+        decision: Option<v1::ApprovalResult>,
+    ) -> Result<ToolReply, SinkError> {
+        let event = self.record(state, EventKind::EventToolResult, Body::Result(result)).await?;
+        match event.body {
+            Some(Body::Result(result)) => Ok(ToolReply { result, decision }),
+            _ => Err(SinkError::Fatal("a recorded tool result has no payload".to_owned())),
+        }
+    }
+
+    /// Appends events of this turn in one commit.
+    async fn append_all(&self, state: &mut State, events: Vec<v1::Event>) -> Result<(), SinkError> {
+        events.iter().for_each(|event| state.tape.recorded(event.kind()));
+        let Live { writer, .. } = state.live()?;
+        match writer.append(events).await {
+            Ok(_) => Ok(()),
+            Err(e) => Err(state.latch(e)),
+        }
+    }
+}
+
+fn by_policy(verdict: &Verdict) -> v1::IdentityRef {
+    v1::IdentityRef { principal: POLICY.to_owned(), subject: verdict.rule.clone(), ..Default::default() }
+}
+
+fn decision_of(entry: &Entry) -> Option<v1::ApprovalResult> {
+    match &entry.event.body {
+        Some(Body::ApprovalResult(decision)) => Some(decision.clone()),
+        _ => None,
+    }
+}
+
+/// A result as an executor may give it: the host's own fields are the host's.
+fn own_result(result: v1::ToolResult) -> Result<v1::ToolResult, ToolError> {
+    if payload::is_named_result(&result) {
+        return Err(ToolError::Unknown("the tool's result names a blob of the host".to_owned()));
+    }
+    let code = if result.code() == Code::ApprovalDenied { Code::ExecutorError.into() } else { result.code };
+    Ok(v1::ToolResult { code, approval_request_seq: 0, approval_decision_seq: 0, ..result })
+}
+
+fn failed(error: &str) -> v1::ToolResult {
+    v1::ToolResult { is_error: true, error: error.to_owned(), code: Code::ExecutorError.into(), ..Default::default() }
+}
+
+/// What closes a call that was sent, whose outcome is unknown, and that is not run again.
+fn unknown(call: &v1::ToolCall) -> v1::ToolResult {
+    let text = "the call was sent and how it ended is not known; it is not run again";
+    v1::ToolResult { id: call.id.clone(), ..failed(text) }
+}
+
+fn denied(rule: Option<&str>) -> v1::ToolResult {
+    let text = match rule {
+        Some(rule) => format!("{DENIED}: policy rule {rule}"),
+        None => DENIED.to_owned(),
+    };
+    let content = vec![v1::Part { part: Some(v1::part::Part::Text(v1::TextPart { text: text.clone() })) }];
+    v1::ToolResult { is_error: true, error: text, code: Code::ApprovalDenied.into(), content, ..Default::default() }
+}
