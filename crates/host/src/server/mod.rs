@@ -69,6 +69,10 @@ impl Server {
         let hub = Arc::new(Hub::new(config.ring));
         let engine =
             Engine::new(config.journal, Arc::new(System), config.catalog, Arc::clone(&hub) as _, config.limits);
+        let engine = match config.policy {
+            Some(policy) => engine.with_policy(policy),
+            None => engine,
+        };
         let host = Arc::new(Host::new(engine, hub, config.settings));
         let (routes, health) = grpc::routes(&host).await;
         let router = router(routes.into_axum_router(), &host, guard);
