@@ -4,6 +4,7 @@ mod arguments;
 mod demo;
 mod embedded;
 mod files;
+mod gates;
 mod harness;
 mod json;
 mod providers;
