@@ -60,6 +60,9 @@ pub(crate) fn definition() -> clap::Command {
     Cli::command()
 }
 
+/// Where to read on when no verb was given.
+const TOP: &str = "inspan --help";
+
 /// Reads a command line.
 ///
 /// # Errors
@@ -68,7 +71,7 @@ pub(crate) fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Cli, Ear
     let definition = definition();
     let argv = argv::normalise(&definition, argv);
     let verb = argv.iter().skip(1).filter_map(|a| a.to_str()).find(|a| definition.find_subcommand(a).is_some());
-    let help = verb.map_or_else(|| "inspan --help".to_owned(), |verb| format!("inspan {verb} --help"));
+    let help = verb.map_or_else(|| TOP.to_owned(), |verb| format!("inspan {verb} --help"));
     let parsed = definition.try_get_matches_from(&argv).and_then(|matches| Cli::from_arg_matches(&matches));
     parsed.map_err(|e| Early::of(&e, help))
 }
@@ -96,6 +99,11 @@ impl Early {
     fn of(e: &clap::Error, help: String) -> Early {
         match e.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Early::Asked(e.render().ansi().to_string()),
+            // A verb that has verbs of its own.
+            ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand if help != TOP => {
+                Early::Flags { text: "a verb is missing".to_owned(), help }
+            }
+            ErrorKind::InvalidSubcommand if help != TOP => Early::Flags { text: one_line(e), help },
             ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
                 Early::Verb { text: None }
             }
@@ -191,6 +199,7 @@ mod tests {
             include_str!("../../../docs/models.md"),
             include_str!("../../../docs/tools.md"),
             include_str!("../../../docs/journal-format.md"),
+            include_str!("../../../docs/harness.md"),
         ];
         let mut seen = 0;
         for line in pages.iter().flat_map(|page| page.lines()) {

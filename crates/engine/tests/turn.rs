@@ -290,6 +290,38 @@ async fn a_forged_receipt_is_refused() {
     assert!(!w.journal_text(&s).await.contains("TOOL_RESULT"));
 }
 
+/// R-REMOTE-1, R-REMOTE-2: a harness that does not say what it is within ten seconds is not there, and nothing is recorded.
+#[tokio::test]
+async fn a_silent_harness_is_given_up() {
+    #[derive(Default)]
+    struct Silent(tokio::sync::Notify);
+    #[inspan_harness::async_trait]
+    impl inspan_harness::Harness for Silent {
+        async fn describe(&self) -> Result<v1::HarnessDescriptor, inspan_harness::Failure> {
+            self.0.notify_one();
+            std::future::pending().await
+        }
+        async fn run(
+            &self,
+            _: inspan_harness::Start,
+            _: &dyn inspan_harness::Sink,
+        ) -> Result<(), inspan_harness::Failure> {
+            Ok(())
+        }
+    }
+    let silent = Arc::new(Silent::default());
+    let w = World::with(silent.clone(), true);
+    let s = w.create().await;
+    let turn = tokio::spawn(w.engine.accept(request(&s, "x"), "default").await.unwrap().run());
+    silent.0.notified().await;
+    w.hand.advance_s(9);
+    tokio::task::yield_now().await;
+    assert!(!turn.is_finished(), "it still has a second");
+    w.hand.advance_s(1);
+    assert_eq!(turn.await.unwrap().unwrap_err().code(), Code::Unavailable);
+    assert!(w.records(&s).await.is_empty());
+}
+
 /// The text whose SHA-256 is the recorded input hash is kept, for every call.
 #[tokio::test]
 async fn the_request_is_kept() {

@@ -69,6 +69,22 @@ $ inspan list --server bad:address:x
 }
 
 #[test]
+fn a_verb_of_verbs_wants_one() {
+    check(
+        "
+$ inspan harness
+! inspan: a verb is missing
+! try: inspan harness --help
+? 2
+$ inspan harness bogus
+! inspan: unrecognized subcommand 'bogus'
+! try: inspan harness --help
+? 2
+",
+    );
+}
+
+#[test]
 fn go_style_flags_are_accepted() {
     check(
         "
@@ -92,7 +108,15 @@ fn serve_refuses_before_it_opens_the_journal() {
     shell.check(
         "
 $ inspan serve --harness mine=127.0.0.1:9
-! inspan: --harness mine=127.0.0.1:9: harnesses in other processes are not there yet in this version; echo and chat are built in
+! inspan: --harness mine: its model calls go through this host, which has no model: add --model
+! try: inspan serve --help
+? 2
+$ inspan serve --model m --harness mine=127.0.0.1
+! inspan: --harness mine=127.0.0.1: \"127.0.0.1\" is no address of a harness: it has no port: write HOST:PORT
+! try: inspan serve --help
+? 2
+$ inspan serve --model m --harness a=127.0.0.1:9 --harness a=127.0.0.1:8
+! inspan: --harness a=127.0.0.1:8: a is there already: each name is for one harness
 ! try: inspan serve --help
 ? 2
 $ inspan serve --registry-addr 127.0.0.1:9

@@ -4,6 +4,8 @@ mod arguments;
 mod demo;
 mod embedded;
 mod files;
+mod gates;
+mod harness;
 mod json;
 mod providers;
 mod recovery;
