@@ -13,7 +13,10 @@ pub(crate) struct Source {
 impl Source {
     /// Whether generators write it.
     pub(crate) fn is_generated(&self) -> bool {
-        self.path.contains("/src/gen/") || self.path == "Cargo.lock" || self.path.ends_with("openapi.json")
+        self.path.contains("/src/gen/")
+            || self.path.contains("/_gen/")
+            || self.path == "Cargo.lock"
+            || self.path.ends_with("openapi.json")
     }
 
     /// Whether all of it is test code.
