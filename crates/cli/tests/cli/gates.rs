@@ -24,7 +24,7 @@ fn stage(policy: &str) -> Stage {
     std::fs::write(shell.file("inspan.toml"), config).expect("the configuration is written");
     std::fs::write(shell.file("s.yaml"), "turns: [{text: \"done\"}]\nloop: true\n").expect("the script is written");
     let address = format!("unix:{}", shell.file("h.sock").display()).parse().expect("an address");
-    let listener = runtime.block_on(Listener::bind(&address)).ok().expect("the socket is free");
+    let listener = runtime.block_on(Listener::bind(&address)).expect("the socket is free");
     runtime.spawn(serve(Moves::default(), listener, std::future::pending()));
     shell.serve(&["--model-script", "s.yaml", "--harness", "mine=unix:h.sock"]);
     Stage { shell, tool, _runtime: runtime }
