@@ -96,6 +96,8 @@ pub struct Tape {
     last: Option<EventKind>,
     /// Ids of the tool calls up to here.
     ids: HashSet<String>,
+    /// Those of them that waited for a decision.
+    gated: HashSet<String>,
     /// Whether calls may be gated: not for a harness whose memory would have to be kept meanwhile (R-APPR-1).
     gates: bool,
 }
@@ -120,8 +122,8 @@ impl Tape {
     /// A tape that entries are still pushed to. `legacy` follows R-MODEL-9 and R-LEGACY-9.
     pub fn new(mode: Mode, legacy: bool) -> Tape {
         let entries = VecDeque::new();
-        let ids = HashSet::new();
-        Tape { mode, legacy, entries, open: true, consumed: 0, last_seq: 0, last: None, ids, gates: true }
+        let (ids, gated) = (HashSet::new(), HashSet::new());
+        Tape { mode, legacy, entries, open: true, consumed: 0, last_seq: 0, last: None, ids, gated, gates: true }
     }
 
     /// The same for a harness whose calls cannot be gated.
@@ -177,6 +179,11 @@ impl Tape {
     /// A tool call of this id is recorded behind the tape.
     pub fn called(&mut self, id: &str) {
         self.ids.insert(id.to_owned());
+    }
+
+    /// The tool call of this id waits for a decision: the id may not come again in this turn (R-APPR-10).
+    pub fn asked(&mut self, id: &str) {
+        self.gated.insert(id.to_owned());
     }
 
     /// Whether an effect of this kind, recorded now, would be taken for the outcome of the call before it.
@@ -343,6 +350,7 @@ impl Tape {
 
     /// What follows a gated call: folded as the scan of the journal folds it.
     fn next_gate(&mut self, call_seq: i64, call: &v1::ToolCall) -> Step {
+        self.asked(&call.id);
         let mut gates = Gates::default();
         let opened = v1::Event::new("", EventKind::EventToolCall, Body::Tool(call.clone()));
         let mut folded = gates.step(call_seq, &opened).map_err(|wrong| (call_seq, wrong));
@@ -392,11 +400,7 @@ impl Tape {
         if call.idempotency_key.is_empty() {
             return Some(Step::Missing(NO_KEY));
         }
-        if self.ids.contains(&call.id) {
-            let what = format!("call id {} was used before in this turn: a gated call needs one of its own", call.id);
-            return Some(Step::Refused(Error::InvalidApprovalCall(what)));
-        }
-        None
+        self.ids.contains(&call.id).then(|| used_before(&call.id))
     }
 
     /// R-TOOL-1, R-TOOL-2, R-TOOL-14: what was rejected before it was recorded is rejected again, without
@@ -408,6 +412,7 @@ impl Tape {
         });
         match call.mediation() {
             Mediation::ControllerMediated if call.idempotency_key.is_empty() => Some(Step::Missing(NO_KEY)),
+            Mediation::ControllerMediated if self.gated.contains(&call.id) => Some(used_before(&call.id)),
             Mediation::ControllerMediated => None,
             // R-APPR-30: a recorded call of this id is compared with it, whatever else is wrong.
             Mediation::RequiresApproval if next.is_some_and(|t| t.id == call.id) => None,
@@ -447,6 +452,11 @@ impl Asked<'_> {
             Asked::Tool(_) => "a tool call",
         }
     }
+}
+
+fn used_before(id: &str) -> Step {
+    let what = format!("call id {id} was used before in this turn: a call that waits for a decision needs its own");
+    Step::Refused(Error::InvalidApprovalCall(what))
 }
 
 fn diverged(seq: i64, what: String) -> Step {

@@ -272,6 +272,30 @@ async fn a_policy_asks() {
     assert!(refused.is_ok(), "no rule speaks of it");
 }
 
+/// R-APPR-10: the id of a call that waited comes not again in its turn, whoever made it wait; the refusal is told before
+/// anything is recorded, and the same on a re-run.
+#[tokio::test]
+async fn the_id_of_a_call_that_waited_is_not_used_again() {
+    let w = under_policy();
+    let s = w.create().await;
+    let asked = w.exec(&s, "tool who k; trytool who l; tool yes m; result").await.unwrap().pending_approval.unwrap();
+    let yes = v1::ApproveRequest {
+        session: s.to_string(),
+        execution_id: asked.execution_id,
+        tool_call_id: asked.tool_call_id,
+        request_seq: asked.request_seq,
+        approved: Some(true),
+        ..Default::default()
+    };
+    w.engine.approve(&yes).await.unwrap();
+    w.engine.resume(&s).await.unwrap();
+    assert_eq!(w.journal_text(&s).await.matches("TOOL_CALL who").count(), 1);
+    assert_eq!(w.restart().engine.rerun(&s).await.unwrap().outputs, ["yes ok"]);
+    let s = w.create().await;
+    w.exec(&s, "gate no k; trytool no l; tool yes m; result").await.unwrap();
+    assert_eq!(w.restart().engine.rerun(&s).await.unwrap().outputs, ["yes ok"]);
+}
+
 /// R-APPR-1, R-REPLAY-6: a harness whose memory would have to be kept gets no gate, and a re-run says the same.
 #[tokio::test]
 async fn a_memory_harness_gets_no_gate() {

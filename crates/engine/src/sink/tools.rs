@@ -131,6 +131,7 @@ impl TurnSink {
         call_id: &str,
         reason: String,
     ) -> Result<ToolReply, SinkError> {
+        state.tape.asked(call_id);
         let request = v1::ApprovalRequest { tool_call_id: call_id.to_owned(), reason };
         let request = v1::Event::new(&self.execution_id, EventKind::EventApprovalRequest, Body::Approval(request));
         self.append_all(state, call.into_iter().chain([request]).collect()).await?;
@@ -195,6 +196,7 @@ impl TurnSink {
             return Ok(result.into());
         }
         // A gated call gets its gate, and the policy decides at it.
+        state.tape.asked(&call.id);
         let live = state.live()?;
         let request_seq = live.writer.head_seq() + 2;
         let decision = v1::ApprovalResult {

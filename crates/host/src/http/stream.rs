@@ -16,7 +16,7 @@ use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use inspan_journal::Record;
-use inspan_wire::json;
+use inspan_wire::{json, v1};
 use serde_json::{Value, json};
 use tonic::Code;
 
@@ -140,7 +140,7 @@ impl Writer {
                 self.form.write(Event::Record, Some(record.seq), &record_json(&record)?)
             }
             Update::Session(session) => self.form.write(Event::Session, None, &text(json::to_value(&*session))?),
-            Update::Delta(delta) => self.form.write(Event::Delta, None, &text(json::to_value(&*delta))?),
+            Update::Delta(delta) => self.form.write(Event::Delta, None, &delta_json(&delta)),
             Update::Heartbeat { last_seq: seq } => self.form.write(Event::Heartbeat, None, &last_seq(seq)),
         })
     }
@@ -148,6 +148,27 @@ impl Writer {
 
 fn last_seq(seq: i64) -> String {
     json!({ "last_seq": seq.to_string() }).to_string()
+}
+
+/// A delta as the generic path writes it. A turn that streams has hundreds, and each is waited for.
+fn delta_json(delta: &v1::Delta) -> String {
+    #[derive(serde::Serialize)]
+    struct Fields<'a> {
+        #[serde(skip_serializing_if = "str::is_empty")]
+        chunk: &'a str,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        done: bool,
+        #[serde(skip_serializing_if = "str::is_empty")]
+        execution_id: &'a str,
+        #[serde(skip_serializing_if = "is_zero")]
+        part_index: i32,
+    }
+    fn is_zero(number: &i32) -> bool {
+        *number == 0
+    }
+    let v1::Delta { execution_id, part_index, chunk, done } = delta;
+    let fields = Fields { chunk, done: *done, execution_id, part_index: *part_index };
+    serde_json::to_string(&fields).expect("text and numbers have a JSON form")
 }
 
 fn text(value: Result<Value, json::Error>) -> Result<String, Fault> {
@@ -170,4 +191,29 @@ fn record_json(record: &Record) -> Result<String, Fault> {
         r#"{{"seq":"{}","prev_hash":"{prev_hash}","content_hash":"{}","fence":"{}","ts":{ts},"event":{event}}}"#,
         record.seq, record.content_hash, record.fence
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The short way writes what the generic one does.
+    #[test]
+    fn a_delta_is_written_as_by_the_generic_path() {
+        let whole = v1::Delta {
+            execution_id: "0123456789abcdef".to_owned(),
+            part_index: -3,
+            chunk: "a \"quote\"\n\u{7} \u{2028} \u{1f600} <b>".to_owned(),
+            done: true,
+        };
+        for delta in [
+            v1::Delta::default(),
+            whole.clone(),
+            v1::Delta { done: false, ..whole.clone() },
+            v1::Delta { part_index: 0, ..whole.clone() },
+            v1::Delta { chunk: String::new(), ..whole },
+        ] {
+            assert_eq!(delta_json(&delta), json::to_value(&delta).unwrap().to_string());
+        }
+    }
 }
