@@ -21,10 +21,10 @@ pub struct Turn {
     engine: Engine,
     view: v1::Session,
     uid: SessionUid,
-    agent: Arc<Agent>,
+    /// What a new turn runs on; `None` for one that goes on, which runs on what its record names (R-APPR-24).
+    agent: Option<Arc<Agent>>,
     request: v1::ExecRequest,
     execution_id: String,
-    recovers: bool,
 }
 
 impl Engine {
@@ -52,29 +52,21 @@ impl Engine {
             (view, uid, self.stored_agent(&stored)?)
         } else {
             let session = self.load(&request.session.as_str().into()).await?;
+            let scan = Scan::load(&session.state)?;
+            if let Some(execution_id) = recovers(&request, &scan) {
+                let (view, uid) = (self.view(&session), session.uid);
+                return Ok(Turn { engine: self.clone(), view, uid, agent: None, request, execution_id });
+            }
             // An unknown stored name is refused also when this turn overrides it (R-VER-5).
             let stored = self.stored_agent(&session)?;
             let agent = if request.harness.is_empty() { stored } else { self.agent(&request.harness)? };
-            let scan = Scan::load(&session.state)?;
-            let recovers = recovers(&request, &scan);
-            if let Some(execution_id) = recovers {
-                return Ok(Turn {
-                    view: self.view(&session),
-                    uid: session.uid,
-                    engine: self.clone(),
-                    agent,
-                    request,
-                    execution_id,
-                    recovers: true,
-                });
-            }
             refuse_gated(&session.uid, &scan)?;
             (self.view(&session), session.uid, agent)
         };
         let mut id = [0; 8];
         self.inner.rim.fill(&mut id);
         let execution_id = hex(&id);
-        Ok(Turn { engine: self.clone(), view, uid, agent, request, execution_id, recovers: false })
+        Ok(Turn { engine: self.clone(), view, uid, agent: Some(agent), request, execution_id })
     }
 
     /// What a turn runs its tools with. `acted`: see [`Tools::acted`].
@@ -124,7 +116,7 @@ impl Turn {
 
     /// Whether it goes on with the turn that the session already has (R-APPR-24).
     pub fn recovers(&self) -> bool {
-        self.recovers
+        self.agent.is_none()
     }
 
     /// Runs the turn to its end. What it records goes to the observer; dropping the future is like
@@ -145,16 +137,16 @@ impl Turn {
         let deadline_ns = self.deadline_ns()?;
         let session = engine.load(&self.uid).await?;
         let scan = Scan::load(&session.state)?;
-        if self.recovers {
+        let Some(agent) = &self.agent else {
             self.check_expected(&session)?;
             return engine.resume_guarded(guard, &self.uid, deadline_ns).await;
-        }
+        };
         refuse_gated(&self.uid, &scan)?;
         if let Some(fault) = &scan.boundary_fault {
             return Err(fault.error());
         }
         self.check_expected(&session)?;
-        let descriptor = engine.admit(&self.agent).await?;
+        let descriptor = engine.admit(agent).await?;
         if deadline_ns.is_some_and(|ns| engine.inner.rim.now_ns() >= ns) {
             return Err(Error::DeadlineExceeded);
         }
@@ -162,7 +154,7 @@ impl Turn {
         let execution_id = self.execution_id.clone();
         let first_seq = session.head.seq + 1;
         let mut writer = engine.writer(&session, FenceRule::Next)?;
-        let whole = writer.append(self.first_events(&execution_id, descriptor.version.clone())).await?;
+        let whole = writer.append(self.first_events(agent, &execution_id, descriptor.version.clone())).await?;
         let inputs = whole.into_iter().filter_map(input_message).collect();
         let past = engine.past(&self.uid);
         let start = Start {
@@ -175,7 +167,7 @@ impl Turn {
             resume_from_seq: self.request.resume_from_seq,
         };
         let drive = Drive {
-            agent: self.agent.clone(),
+            agent: agent.clone(),
             start,
             record_id: execution_id,
             past,
@@ -184,7 +176,7 @@ impl Turn {
             writer,
             deadline_ns,
             after_end: Vec::new(),
-            tools: engine.tools(&session, &self.agent, false),
+            tools: engine.tools(&session, agent, false),
         };
         engine.drive(guard, drive).await
     }
@@ -213,12 +205,12 @@ impl Turn {
     }
 
     /// EXECUTION_START and the INPUTs, one commit (R-START-1, R-START-2).
-    fn first_events(&self, execution_id: &str, harness_version: String) -> Vec<v1::Event> {
+    fn first_events(&self, agent: &Agent, execution_id: &str, harness_version: String) -> Vec<v1::Event> {
         let start = v1::ExecutionStart {
             config: self.request.config.clone(),
             resume_from_seq: self.request.resume_from_seq,
             input_count: Some(i64::try_from(self.request.inputs.len()).expect("a message count fits")),
-            harness: self.agent.name.clone(),
+            harness: agent.name.clone(),
             harness_version,
         };
         let start = v1::Event::new(execution_id, EventKind::EventExecutionStart, Body::ExecutionStart(start));

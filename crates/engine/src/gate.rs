@@ -3,7 +3,7 @@
 //! A gated call has up to four records: TOOL_CALL, APPROVAL_REQUEST, APPROVAL_RESULT, TOOL_RESULT. Nothing of its turn
 //! may stand between them but ERROR and LIFECYCLE.
 
-use inspan_wire::v1::{self, EventKind, Mediation, event::Body, tool_result::Code};
+use inspan_wire::v1::{self, EventKind, Mediation, event::Body};
 use serde::{Deserialize, Serialize};
 
 /// One gated call.
@@ -184,17 +184,13 @@ impl Gates {
 ///
 /// # Errors
 /// What contradicts.
-pub fn check_receipt(gate: &Gate, receipt: &v1::ToolResult) -> Result<(), &'static str> {
-    if receipt.id != gate.call_id {
-        return Err("a receipt of another call");
-    }
-    if receipt.approval_request_seq != gate.request_seq || receipt.approval_decision_seq != gate.decision_seq {
-        return Err("a receipt that names another decision");
-    }
-    let fits = match (gate.approved, Code::try_from(receipt.code)) {
-        (true, Ok(Code::Unspecified)) => !receipt.is_error,
-        (true, Ok(Code::ExecutorError)) | (false, Ok(Code::ApprovalDenied)) => receipt.is_error,
-        _ => false,
+fn check_receipt(gate: &Gate, receipt: &v1::ToolResult) -> Result<(), &'static str> {
+    let decision = v1::ApprovalResult {
+        tool_call_id: gate.call_id.clone(),
+        approved: gate.approved,
+        request_seq: gate.request_seq,
+        ..Default::default()
     };
-    if fits { Ok(()) } else { Err("a receipt whose status contradicts the decision") }
+    inspan_harness::gate::check_decided(&gate.call_id, &decision, receipt)?;
+    if receipt.approval_decision_seq == gate.decision_seq { Ok(()) } else { Err("the receipt names another decision") }
 }

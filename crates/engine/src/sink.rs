@@ -9,7 +9,7 @@ mod tools;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use inspan_harness::{ModelRequest, ModelResponse, Sink, SinkError, ToolReply};
+use inspan_harness::{ModelRequest, ModelResponse, Sink, SinkError, ToolReply, gate};
 use inspan_wire::v1::{self, EventKind, event::Body};
 use inspan_wire::{Digest, SessionUid, hex, input};
 use tokio::sync::Mutex;
@@ -359,10 +359,7 @@ impl Sink for TurnSink {
         let mut state = self.state.lock().await;
         state.admit()?;
         // R-OUT-3: a receipt of the host cannot be forged.
-        if result.approval_request_seq != 0
-            || result.approval_decision_seq != 0
-            || result.code() == v1::tool_result::Code::ApprovalDenied
-        {
+        if gate::is_host_owned(&result) {
             let what = "a reported result carries host-owned approval fields".to_owned();
             return Err(state.latch(Error::FailedPrecondition(what)));
         }

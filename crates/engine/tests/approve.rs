@@ -266,7 +266,7 @@ async fn an_exec_without_inputs_goes_on() {
     let (s, asked) = parked(&w, "gate c k; result").await;
     let refused = w.engine.accept(request(&s, "model x"), "default").await.map(drop).unwrap_err();
     assert!(matches!(refused, Error::ApprovalBlocked { .. }), "{refused}");
-    let empty = v1::ExecRequest { session: s.to_string(), ..Default::default() };
+    let empty = v1::ExecRequest { session: s.to_string(), harness: "nobody".to_owned(), ..Default::default() };
     let view = w.exec_request(empty.clone()).await.unwrap();
     assert_eq!(view.pending_approval, Some(asked.clone()));
     decide(&w, &s, &asked, true).await;

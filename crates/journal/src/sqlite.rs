@@ -1,7 +1,7 @@
 //! The default store: one SQLite file in WAL mode, one writer thread, a few readers.
 //!
 //! `writer` owns the only connection that writes and commits what waits together with one fsync;
-//! `checkpoint` moves the log beside it;
+//! `checkpoint` moves the log beside it; `landmarks` is how a record is found; `live` holds what was just written;
 //! `write`, `import` and `sweep` are what happens inside its transactions; `read` runs on connections of
 //! its own and sees committed states only; `wal` looks at the log before SQLite does, because
 //! SQLite silently drops everything behind the first frame that does not hold.
@@ -55,7 +55,7 @@ pub struct Options {
     pub clock: Arc<dyn Clock>,
     /// Threads that read; at least one.
     pub read_threads: usize,
-    /// The log is moved into the database once it is this long. The file stays as long as it was.
+    /// The log is moved into the database in steps, and starts anew once it is this long. The file stays as long as it was.
     pub checkpoint_bytes: u64,
     /// The SQLite VFS, when it is not the default one.
     pub vfs: Option<String>,
@@ -78,7 +78,6 @@ pub struct Store {
     recovered: Option<TornTail>,
     pins: Arc<Pinned>,
     blobs: Arc<dyn Blobs>,
-    _database: Arc<Database>,
     _lock: Lock,
 }
 
@@ -142,11 +141,10 @@ impl Store {
             .collect::<Result<Vec<_>, Error>>()?;
         let beside = schema::connect(&path, vfs.as_deref(), Role::Writer).map_err(sql)?;
         let live = Live::new();
-        let database = Arc::new(Database::open(&path)?);
         let start = Start {
             conn,
             beside,
-            database: Arc::clone(&database),
+            database: Arc::new(Database::open(&path)?),
             path: path.clone(),
             clock: Arc::clone(&clock),
             checkpoint_bytes,
@@ -162,7 +160,6 @@ impl Store {
             recovered,
             blobs: Arc::clone(&pins) as Arc<dyn Blobs>,
             pins,
-            _database: database,
             _lock: lock,
         })
     }

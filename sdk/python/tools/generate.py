@@ -19,6 +19,13 @@ TARGET = SDK / "src" / "inspan" / "_gen"
 # The compiler that made the committed modules. They run on its own and on newer runtimes, so an old one is a kind one.
 COMPILER = "1.76.0"
 
+# What the compiler puts into a method that nobody has overridden: the status that it sets, and then an exception which the
+# server would turn into another one. Ending the call with that status says the same once.
+UNSERVED = re.compile(
+    r"context\.set_code\((?P<code>[\w.]+)\)\n\s+context\.set_details\((?P<details>'[^']*')\)\n"
+    r"\s+raise NotImplementedError\('[^']*'\)"
+)
+
 # The compiler imports modules from the root of its output; ours live inside a package.
 IMPORT = re.compile(r"^from (agentsessions|inspan)\.", re.MULTILINE)
 
@@ -40,8 +47,9 @@ def compiled() -> dict[str, str]:
 
 
 def moved(module: pathlib.Path) -> str:
-    """The text of a generated module with its imports inside our package."""
-    return IMPORT.sub(r"from inspan._gen.\1.", module.read_text())
+    """The text of a generated module with its imports inside our package, and methods that end a call they do not serve."""
+    text = IMPORT.sub(r"from inspan._gen.\1.", module.read_text())
+    return UNSERVED.sub(r"context.abort(\g<code>, \g<details>)", text)
 
 
 def present() -> dict[str, str]:

@@ -7,6 +7,7 @@ use http_body_util::Full;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::{Method, Request, StatusCode};
 use inspan_engine::{ReplayRule, ToolError, ToolRun};
+use inspan_models::http::{chain, media_type, one_line};
 use inspan_wire::v1;
 use inspan_wire::v1::file_part::Source;
 use serde_json::Value;
@@ -82,10 +83,10 @@ impl Endpoint {
         let response = match self.client.request(request).await {
             Ok(response) => response,
             Err(e) if e.is_connect() => {
-                let text = format!("cannot be reached: {}; check its url and the network", outside::chain(&e));
+                let text = format!("cannot be reached: {}; check its url and the network", chain(&e));
                 return Err(ToolError::NotSent(self.say(&text)));
             }
-            Err(e) => return Err(ToolError::Unknown(self.say(&format!("gave no answer: {}", outside::chain(&e))))),
+            Err(e) => return Err(ToolError::Unknown(self.say(&format!("gave no answer: {}", chain(&e))))),
         };
         let (head, body) = response.into_parts();
         // A proxy's word that it lost the server says nothing about what the server did.
@@ -94,7 +95,7 @@ impl Endpoint {
         }
         match outside::body(body, ANSWER_BYTES_MAX).await {
             Ok(body) => {
-                let mut result = self.result(head.status, &outside::media_type(&head.headers), body);
+                let mut result = self.result(head.status, &media_type(&head.headers), body);
                 self.secrets.mask_result(&mut result);
                 Ok(result)
             }
@@ -121,7 +122,7 @@ impl Endpoint {
             if let Ok(said) = std::str::from_utf8(&body)
                 && !said.trim().is_empty()
             {
-                text.push_str(&format!(": {}", outside::one_line(said)));
+                text.push_str(&format!(": {}", one_line(said)));
             }
             result.error = self.say(&text);
         }

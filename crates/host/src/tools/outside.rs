@@ -5,10 +5,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
+use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue, USER_AGENT};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use inspan_models::http::{Connector, tls};
+use inspan_models::http::{Connector, chain, tls};
 
 use super::secrets::Secrets;
 use crate::config::Headers;
@@ -74,12 +74,6 @@ fn sensitive(value: &str, from: &str) -> Result<HeaderValue, String> {
     Ok(value)
 }
 
-/// The media type of an answer, without its parameters, in lower case.
-pub(super) fn media_type(headers: &HeaderMap) -> String {
-    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
-}
-
 /// Why a body could not be had.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum BodyError {
@@ -95,31 +89,6 @@ pub(super) async fn body(body: Incoming, bytes_max: usize) -> Result<Bytes, Body
         Ok(whole) => Ok(whole.to_bytes()),
         Err(e) if e.is::<http_body_util::LengthLimitError>() => Err(BodyError::TooLarge),
         Err(e) => Err(BodyError::Lost(chain(e.as_ref()))),
-    }
-}
-
-/// An error with its causes, on one line.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(c) = cause {
-        text.push_str(": ");
-        text.push_str(&c.to_string());
-        cause = c.source();
-    }
-    text
-}
-
-/// Characters of a foreign message that are repeated in an error.
-const MESSAGE_CHARS_MAX: usize = 500;
-
-/// Foreign text in an error: bounded, without line breaks and control characters.
-pub(super) fn one_line(text: &str) -> String {
-    let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
-    let line = words.collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(MESSAGE_CHARS_MAX) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line,
     }
 }
 

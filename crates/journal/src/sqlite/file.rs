@@ -73,7 +73,12 @@ impl Database {
     /// Opens it. To be dropped behind every connection to it: closing any handle gives up the locks that
     /// this process has on the file.
     pub(super) fn open(path: &Path) -> Result<Database, Error> {
-        let opened = File::open(path).map_err(|e| Error::Io(format!("opening {}: {e}", path.display())))?;
+        // Writable, because some systems flush no other handle.
+        let opened = File::options()
+            .read(true)
+            .write(true)
+            .open(path)
+            .map_err(|e| Error::Io(format!("opening {}: {e}", path.display())))?;
         Ok(Database(opened))
     }
 

@@ -235,6 +235,8 @@ struct Thread {
     // Dropped before `conn`: the last connection to close empties the log.
     checkpointer: Checkpointer,
     conn: Connection,
+    // Behind every connection: see `Database::open`.
+    _database: Arc<Database>,
     path: PathBuf,
     clock: Arc<dyn Clock>,
     slots: LruCache<SessionUid, Slot>,
@@ -294,7 +296,8 @@ impl Thread {
         let trash = refuse.is_none() && sweep::pending(&conn).map_err(sql)?;
         Ok(Thread {
             log: Moves::new(checkpoint_bytes / u64::from(page_bytes)),
-            checkpointer: Checkpointer::start(beside, database)?,
+            checkpointer: Checkpointer::start(beside, Arc::clone(&database))?,
+            _database: database,
             conn,
             path,
             clock,

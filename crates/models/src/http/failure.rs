@@ -79,7 +79,7 @@ fn find_message(value: &Value) -> Option<&str> {
 }
 
 /// Foreign text in an error: bounded, without line breaks and control characters.
-pub(crate) fn one_line(text: &str) -> String {
+pub fn one_line(text: &str) -> String {
     let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty());
     let line = words.collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(MESSAGE_CHARS_MAX) {

@@ -7,7 +7,9 @@ pub(crate) mod failure;
 mod post;
 
 pub use connect::{Connector, tls};
-pub(crate) use post::{Post, media_type};
+pub use failure::one_line;
+pub(crate) use post::Post;
+pub use post::{chain, media_type};
 
 /// Bytes that an answer may have, streamed or not: 32 MiB.
 pub const RESPONSE_BYTES_MAX: usize = 32 << 20;

@@ -33,6 +33,9 @@ A start carries the whole history, so gRPC's usual 4 MiB would end long sessions
 
 GRACE_SECONDS: Final = 10.0
 
+# For streams that were cancelled.
+ENDING_SECONDS_MAX: Final = 2.0
+
 log = logging.getLogger("inspan")
 
 
@@ -70,6 +73,9 @@ async def _serve_until_signalled(harness: Harness, address: str, allow_remote: b
         hurried.cancel()
     finally:
         await server.stop()
+        # Streams that were cancelled are still ending: the loop's own end would cut them off with a traceback each.
+        if ending := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(ending, timeout=ENDING_SECONDS_MAX)
 
 
 class Server:

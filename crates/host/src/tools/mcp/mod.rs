@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use inspan_engine::{ReplayRule, ToolError, ToolRun};
+use inspan_models::http::{chain, one_line};
 use inspan_wire::v1;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, ClientCapabilities, ClientConfig, Implementation, RequestMetaObject, Tool,
@@ -16,7 +17,7 @@ use rmcp::service::{RunningService, ServiceError};
 use rmcp::{RoleClient, ServiceExt as _};
 use tokio::sync::Mutex;
 
-use super::outside::{Outside, chain, one_line};
+use super::outside::Outside;
 use super::secrets::Secrets;
 use super::{Listed, json};
 use crate::config::{McpServer, Place};

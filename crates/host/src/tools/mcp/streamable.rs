@@ -10,6 +10,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
+use inspan_models::http::{chain, media_type};
 use rmcp::model::{ClientJsonRpcMessage, RequestId, ServerJsonRpcMessage};
 use rmcp::service::ServiceError;
 use rmcp::transport::StreamableHttpClientTransport;
@@ -19,7 +20,7 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::{Sse, SseStream};
 
-use super::super::outside::{self, ANSWER_BYTES_MAX, BodyError, Outside, media_type};
+use super::super::outside::{self, ANSWER_BYTES_MAX, BodyError, Outside};
 use super::super::secrets::Secrets;
 use crate::config::{Headers, Url};
 
@@ -127,8 +128,8 @@ impl Requests {
         }
         *request.method_mut() = method;
         self.client.request(request).await.map_err(|e| match e.is_connect() {
-            true => Error::Unreachable(outside::chain(&e)),
-            false => Error::Lost(format!("no answer: {}", outside::chain(&e))),
+            true => Error::Unreachable(chain(&e)),
+            false => Error::Lost(format!("no answer: {}", chain(&e))),
         })
     }
 }

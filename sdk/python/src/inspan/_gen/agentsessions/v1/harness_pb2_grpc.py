@@ -52,15 +52,11 @@ class HarnessServicer(object):
 
     def Describe(self, request, context):
         """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
+        context.abort(grpc.StatusCode.UNIMPLEMENTED, 'Method not implemented!')
 
     def Connect(self, request_iterator, context):
         """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
+        context.abort(grpc.StatusCode.UNIMPLEMENTED, 'Method not implemented!')
 
 
 def add_HarnessServicer_to_server(servicer, server):

@@ -61,27 +61,19 @@ class HarnessRegistryServicer(object):
 
     def RegisterHarness(self, request, context):
         """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
+        context.abort(grpc.StatusCode.UNIMPLEMENTED, 'Method not implemented!')
 
     def GetHarness(self, request, context):
         """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
+        context.abort(grpc.StatusCode.UNIMPLEMENTED, 'Method not implemented!')
 
     def ListHarnesses(self, request, context):
         """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
+        context.abort(grpc.StatusCode.UNIMPLEMENTED, 'Method not implemented!')
 
     def RetireHarness(self, request, context):
         """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
+        context.abort(grpc.StatusCode.UNIMPLEMENTED, 'Method not implemented!')
 
 
 def add_HarnessRegistryServicer_to_server(servicer, server):
