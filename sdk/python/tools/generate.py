@@ -19,7 +19,7 @@ TARGET = SDK / "src" / "inspan" / "_gen"
 # The compiler that made the committed modules. They run on its own and on newer runtimes, so an old one is a kind one.
 COMPILER = "1.76.0"
 
-# What the compiler puts into a method that nobody has overridden: the status that it sets, and then an exception which the
+# What the compiler puts into a method that nobody has overridden: the status that it sets, and then an exception that the
 # server would turn into another one. Ending the call with that status says the same once.
 UNSERVED = re.compile(
     r"context\.set_code\((?P<code>[\w.]+)\)\n\s+context\.set_details\((?P<details>'[^']*')\)\n"
@@ -47,7 +47,7 @@ def compiled() -> dict[str, str]:
 
 
 def moved(module: pathlib.Path) -> str:
-    """The text of a generated module with its imports inside our package, and methods that end a call they do not serve."""
+    """The text of a generated module, its imports inside our package, its methods ending a call they do not serve."""
     text = IMPORT.sub(r"from inspan._gen.\1.", module.read_text())
     return UNSERVED.sub(r"context.abort(\g<code>, \g<details>)", text)
 
