@@ -19,7 +19,7 @@ TARGET = SDK / "src" / "inspan" / "_gen"
 # The compiler that made the committed modules. They run on its own and on newer runtimes, so an old one is a kind one.
 COMPILER = "1.76.0"
 
-# What the compiler puts into a method that nobody has overridden: the status that it sets, and then an exception that the
+# What the compiler puts into a method that nobody has overridden: a status, and then an exception that the
 # server would turn into another one. Ending the call with that status says the same once.
 UNSERVED = re.compile(
     r"context\.set_code\((?P<code>[\w.]+)\)\n\s+context\.set_details\((?P<details>'[^']*')\)\n"
