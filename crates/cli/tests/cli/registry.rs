@@ -73,7 +73,7 @@ $ inspan harness list --server REGISTRY --page-size -1
 ! try: inspan harness list --help
 ? 1
 $ inspan harness list --server ADDR
-! inspan: rpc error: code = Unimplemented desc = 
+! inspan: rpc error: code = Unimplemented desc = no method /agentsessions.v1.HarnessRegistry/ListHarnesses
 ! try: inspan serve --registry-addr 127.0.0.1:8081
 ? 1
 "#,
@@ -103,7 +103,7 @@ fn a_spec_of_a_later_version_is_refused() {
 fn a_host_without_a_model_starts_all_the_same() {
     let mut shell = host();
     shell.stdout("inspan harness register --server REGISTRY --name mine --spec spec.json");
-    let uid = shell.stdout("inspan create --server ADDR --harness mine");
+    let uid = shell.stdout("inspan create --server ADDR --harness mine").trim().to_owned();
     let (code, log) = shell.stop_host();
     assert_eq!(code, Some(0));
     assert!(log.contains("msg=\"operator registry listening: plaintext and unauthenticated\""), "{log}");

@@ -60,6 +60,11 @@ impl Shell {
         &self.host.as_ref().expect("a host runs").address
     }
 
+    /// Where the host's registry listens.
+    pub(crate) fn registry(&self) -> &str {
+        self.host.as_ref().and_then(|host| host.registry.as_deref()).expect("a host with a registry runs")
+    }
+
     /// Kills the host at once, as a power cut would.
     pub(crate) fn kill_host(&mut self) {
         let mut host = self.host.take().expect("a host runs");

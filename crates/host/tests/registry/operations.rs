@@ -210,6 +210,11 @@ async fn each_service_has_its_own_port() {
     refused(on_sessions.list_harnesses(v1::ListHarnessesRequest::default()).await, Code::Unimplemented, "");
     let address = bed.running.registry.as_ref().expect("there is one").endpoint();
     let channel = tonic::transport::Endpoint::from_shared(address).expect("an address").connect_lazy();
+    // A page that a browser on this machine shows is nobody's operator.
+    let mut from_a_page = tonic::Request::new(v1::ListHarnessesRequest::default());
+    from_a_page.metadata_mut().insert("origin", "http://page.test".parse().expect("a header"));
+    let answer = HarnessRegistryClient::new(channel.clone()).list_harnesses(from_a_page).await;
+    refused(answer, Code::PermissionDenied, "origin");
     refused(
         SessionsClient::new(channel).list_sessions(v1::ListSessionsRequest::default()).await,
         Code::Unimplemented,
