@@ -100,6 +100,8 @@ pub struct Config {
     pub stop_within: Duration,
     /// Connections at once; more wait.
     pub connections_max: usize,
+    /// Threads that serve connections, each its own; with 0 the runtime that the server is started on does.
+    pub lanes: usize,
 }
 
 impl Config {
@@ -117,6 +119,7 @@ impl Config {
             ring: RingLimits::default(),
             stop_within: Duration::from_secs(30),
             connections_max: 4096,
+            lanes: 0,
         }
     }
 }
@@ -140,6 +143,9 @@ pub enum BindError {
         /// Why.
         cause: std::io::Error,
     },
+    /// The operating system gave no thread to serve on.
+    #[error("no thread to serve connections on: {0}")]
+    NoThread(std::io::Error),
 }
 
 #[cfg(test)]

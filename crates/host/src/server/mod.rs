@@ -1,6 +1,7 @@
 //! The server: one listener, both spellings, a graceful stop.
 
 mod config;
+mod lanes;
 mod listen;
 
 use std::convert::Infallible;
@@ -13,7 +14,7 @@ use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use inspan_engine::Engine;
 use inspan_models::request_id;
@@ -21,7 +22,8 @@ use tokio::sync::Semaphore;
 use tonic_health::server::HealthReporter;
 
 pub use config::{Address, BadAddress, BindError, Config};
-use listen::{Connection, Listener};
+use lanes::Lanes;
+use listen::{Accepted, Listener};
 
 use crate::guard::Guard;
 use crate::hub::Hub;
@@ -55,6 +57,7 @@ pub struct Bound {
     health: HealthReporter,
     stop_within: Duration,
     connections_max: usize,
+    lanes: Lanes,
 }
 
 impl Server {
@@ -65,6 +68,7 @@ impl Server {
     /// that cannot be had.
     pub async fn bind(config: Config) -> Result<Bound, BindError> {
         let (listener, address) = Listener::bind(&config.address, config.insecure).await?;
+        let lanes = Lanes::start(config.lanes).map_err(BindError::NoThread)?;
         let guard = Guard::new(address.reach(), config.allowed_hosts);
         let hub = Arc::new(Hub::new(config.ring));
         let engine =
@@ -84,6 +88,7 @@ impl Server {
             health,
             stop_within: config.stop_within,
             connections_max: config.connections_max,
+            lanes,
         })
     }
 }
@@ -137,7 +142,7 @@ impl Bound {
     /// Serves until `shutdown` resolves; then takes no new work, lets running turns reach a durable
     /// point within the configured time, ends the streams and closes.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) -> Stopped {
-        let Bound { listener, address: _, host, router, health, stop_within, connections_max } = self;
+        let Bound { listener, address: _, host, router, health, stop_within, connections_max, lanes } = self;
         let slots = Arc::new(Semaphore::new(connections_max));
         let graceful = GracefulShutdown::new();
         let mut tasks = tokio::task::JoinSet::new();
@@ -150,11 +155,16 @@ impl Bound {
             tokio::select! {
                 () = &mut shutdown => break,
                 (connection, slot) = accept => {
-                    let served = serve_connection(connection, router.clone(), &graceful);
-                    tasks.spawn(async move {
-                        served.await;
-                        drop(slot);
-                    });
+                    let served = serve_connection(connection, router.clone(), graceful.watcher());
+                    let place = lanes.place();
+                    let lane = place.handle.clone();
+                    tasks.spawn_on(
+                        async move {
+                            served.await;
+                            drop((slot, place));
+                        },
+                        &lane,
+                    );
                 }
                 // Finished tasks are let go of as they finish.
                 Some(_) = tasks.join_next() => {}
@@ -166,6 +176,7 @@ impl Bound {
         let drained = host.stop(stop_within).await;
         let closed = tokio::time::timeout(CLOSE_WITHIN, graceful.shutdown()).await.is_ok();
         tasks.shutdown().await;
+        lanes.stop().await;
         Stopped { drained, closed }
     }
 }
@@ -180,11 +191,15 @@ pub struct Stopped {
     pub closed: bool,
 }
 
-fn serve_connection(
-    connection: Connection,
-    router: Router,
-    graceful: &GracefulShutdown,
-) -> impl Future<Output = ()> + Send + 'static {
+/// Serves a connection on the runtime that polls this first.
+async fn serve_connection(accepted: Accepted, router: Router, graceful: Watcher) {
+    let connection = match accepted.adopt() {
+        Ok(connection) => connection,
+        Err(error) => {
+            tracing::warn!(%error, "a connection was lost");
+            return;
+        }
+    };
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(HEAD_BYTES_MAX as usize);
     builder
@@ -196,10 +211,7 @@ fn serve_connection(
         .keep_alive_interval(KEEPALIVE_INTERVAL)
         .keep_alive_timeout(KEEPALIVE_TIMEOUT);
     let served = builder.serve_connection(TokioIo::new(connection), TowerToHyperService::new(router)).into_owned();
-    let watched = graceful.watch(served);
-    async move {
-        if let Err(error) = watched.await {
-            tracing::debug!(%error, "connection");
-        }
+    if let Err(error) = graceful.watch(served).await {
+        tracing::debug!(%error, "connection");
     }
 }
