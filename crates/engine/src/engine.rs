@@ -237,8 +237,13 @@ impl Engine {
     }
 
     pub(crate) fn writer(&self, session: &Session, fence: FenceRule) -> Result<Writer, Error> {
+        Ok(self.writer_at(session, Scan::load(&session.state)?, fence))
+    }
+
+    /// As [`Engine::writer`], for a session whose fold has been read.
+    pub(crate) fn writer_at(&self, session: &Session, scan: Scan, fence: FenceRule) -> Writer {
         let inner = &self.inner;
-        Writer::new(inner.journal.clone(), inner.warm.clone(), inner.observer.clone(), session, fence)
+        Writer::new(inner.journal.clone(), inner.warm.clone(), inner.observer.clone(), session, scan, fence)
     }
 
     pub(crate) fn new_uid(&self) -> SessionUid {

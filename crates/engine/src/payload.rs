@@ -89,10 +89,15 @@ pub fn refuse_named(message: &v1::Message) -> Result<(), Error> {
     Ok(())
 }
 
+/// Whether the event may hold a payload that is kept apart from it.
+pub fn may_be_taken_out(event: &v1::Event) -> bool {
+    may_hold_payload(event) && prost::Message::encoded_len(event) > INLINE_BYTES_MAX
+}
+
 /// Takes the large payloads out of `event`. `event` is then what is recorded; what is returned is
 /// to be durable before it.
 pub fn take_out(event: &mut v1::Event) -> Vec<(Digest, Bytes)> {
-    if !may_hold_payload(event) || prost::Message::encoded_len(event) <= INLINE_BYTES_MAX {
+    if !may_be_taken_out(event) {
         return Vec::new();
     }
     let mut out = Vec::new();

@@ -411,6 +411,12 @@ impl Folder {
 }
 
 impl Scan {
+    /// Whether the record that is folded next may get a mark: then the fold before it is needed.
+    pub fn may_mark(&self, event: &v1::Event) -> bool {
+        let goes_on = self.turn.as_ref().is_some_and(|turn| turn.execution_id == event.execution_id);
+        !goes_on || self.head + 1 - self.mark_seq >= MARK_EVERY
+    }
+
     /// The mark to store with the record just folded, if it starts a turn or the last mark is far.
     pub fn mark(&mut self, before: &Scan, starts: bool) -> Option<TurnMark> {
         // A fork's marker comes without a mark of its own; the record behind it gets the one that is due.

@@ -8,13 +8,14 @@
 //! Deltas live in the ring only: a viewer that misses some gets the record that holds the whole text.
 
 use std::collections::{HashMap, VecDeque};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use inspan_engine::Observer;
 use inspan_engine::observe::Seen;
 use inspan_journal::{Journal, Record};
 use inspan_wire::{SessionUid, v1};
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use crate::fault::Fault;
 
@@ -55,7 +56,7 @@ struct Watched {
 /// A ring, and the bell that its viewers sleep on.
 struct Shared {
     ring: Mutex<Ring>,
-    bell: watch::Sender<()>,
+    bell: Notify,
 }
 
 /// ```text
@@ -122,7 +123,6 @@ impl Hub {
             hub: Arc::clone(self),
             journal: Arc::clone(journal),
             uid: uid.clone(),
-            bell: ring.bell.subscribe(),
             ring,
             wanted: from.max(1),
             place: Place::Behind,
@@ -149,7 +149,7 @@ impl Hub {
         let watched = rings.entry(uid.clone()).or_insert_with(|| Watched {
             ring: Arc::new(Shared {
                 ring: Mutex::new(Ring { items: VecDeque::new(), first: 0, bytes: 0 }),
-                bell: watch::Sender::new(()),
+                bell: Notify::new(),
             }),
             viewers: 0,
         });
@@ -179,7 +179,7 @@ impl Hub {
                 ring.push(item, self.limits);
             }
         }
-        shared.bell.send_replace(());
+        shared.bell.notify_waiters();
     }
 }
 
@@ -223,7 +223,6 @@ pub struct Follow {
     journal: Arc<dyn Journal>,
     uid: SessionUid,
     ring: Arc<Shared>,
-    bell: watch::Receiver<()>,
     /// The first record that is not in `ready` yet and was not given.
     wanted: i64,
     place: Place,
@@ -246,11 +245,8 @@ impl Follow {
             match self.place {
                 Place::Behind => self.catch_up().await?,
                 Place::Live { at } => {
-                    // The bell is silenced before the look into the ring, so that what comes
-                    // between the look and the wait rings it again.
-                    self.bell.borrow_and_update();
                     if !self.take(at) {
-                        self.bell.changed().await.expect("the ring holds the bell and this viewer the ring");
+                        self.wait_past(at).await;
                     }
                 }
             }
@@ -302,6 +298,16 @@ impl Follow {
             }
         }
         Ok(())
+    }
+
+    /// Waits until there may be something at `at`.
+    async fn wait_past(&self, at: u64) {
+        let mut rung = pin!(self.ring.bell.notified());
+        // Listening begins before the look, so that what comes between the look and the wait is heard.
+        rung.as_mut().enable();
+        if lock(&self.ring).end() <= at {
+            rung.await;
+        }
     }
 
     /// Takes what is in the ring from `at` on; false when there is nothing and the viewer must wait.

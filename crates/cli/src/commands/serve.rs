@@ -125,6 +125,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
     config.insecure = args.insecure;
     config.allowed_hosts = args.allowed_hosts;
     config.policy = policy(&configured);
+    config.lanes = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     config.settings = Settings {
         default_project: args.project.clone(),
         scratch: Some(store::folder_of(&args.journal)),
@@ -198,6 +199,7 @@ fn bind_error(e: &BindError) -> Error {
         BindError::NotLoopback(addr) => format!("inspan serve --addr 127.0.0.1:{}", addr.port()),
         BindError::InUse(_) => "inspan serve --addr 127.0.0.1:0".to_owned(),
         BindError::Shared(_) | BindError::Refused { .. } => HELP.to_owned(),
+        BindError::NoThread(_) => "ulimit -u, then the command again".to_owned(),
     };
     Error::new(e.to_string(), next)
 }

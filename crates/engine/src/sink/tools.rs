@@ -230,7 +230,7 @@ impl TurnSink {
         decision: Option<v1::ApprovalResult>,
     ) -> Result<ToolReply, SinkError> {
         let event = self.record(state, EventKind::EventToolResult, Body::Result(result)).await?;
-        match event.body {
+        match Arc::unwrap_or_clone(event).body {
             Some(Body::Result(result)) => Ok(ToolReply { result, decision }),
             _ => Err(SinkError::Fatal("a recorded tool result has no payload".to_owned())),
         }

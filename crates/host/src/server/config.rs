@@ -156,6 +156,8 @@ pub struct Config {
     pub stop_within: Duration,
     /// Connections at once; more wait.
     pub connections_max: usize,
+    /// Threads that serve connections, each its own; with 0 the runtime that the server is started on does.
+    pub lanes: usize,
 }
 
 impl Config {
@@ -174,6 +176,7 @@ impl Config {
             ring: RingLimits::default(),
             stop_within: Duration::from_secs(30),
             connections_max: 4096,
+            lanes: 0,
         }
     }
 }
@@ -200,6 +203,9 @@ pub enum BindError {
         /// Why.
         cause: std::io::Error,
     },
+    /// The operating system gave no thread to serve on.
+    #[error("no thread to serve connections on: {0}")]
+    NoThread(std::io::Error),
 }
 
 #[cfg(test)]

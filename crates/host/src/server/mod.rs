@@ -1,6 +1,7 @@
 //! The server: one listener for both spellings, one for the operator's registry where it is wanted, a graceful stop.
 
 mod config;
+mod lanes;
 mod listen;
 
 use std::convert::Infallible;
@@ -14,7 +15,7 @@ use axum::response::{IntoResponse as _, Response};
 use futures_util::FutureExt as _;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use inspan_engine::{Engine, Limits};
 use inspan_models::request_id;
@@ -23,7 +24,8 @@ use tokio::task::JoinSet;
 use tonic_health::server::HealthReporter;
 
 pub use config::{Address, BadAddress, BadRegistryAddress, BindError, Config, Registry, RegistryAddress};
-use listen::{Connection, Listener};
+use lanes::Lanes;
+use listen::{Accepted, Listener};
 
 use crate::guard::Guard;
 use crate::hub::Hub;
@@ -58,7 +60,6 @@ pub struct Bound {
     host: Arc<Host>,
     health: HealthReporter,
     stop_within: Duration,
-    connections_max: usize,
 }
 
 impl Server {
@@ -78,6 +79,7 @@ impl Server {
             Some(registry) => Some(bind_registry(registry, &config.limits).await?),
             None => None,
         };
+        let lanes = Lanes::start(config.lanes).map_err(BindError::NoThread)?;
         let guard = Guard::new(address.reach(), config.allowed_hosts);
         let hub = Arc::new(Hub::new(config.ring));
         let engine =
@@ -89,14 +91,8 @@ impl Server {
         let host = Arc::new(Host::new(engine, hub, config.settings));
         let (routes, health) = grpc::routes(&host).await;
         let router = router(routes.into_axum_router(), &host, guard);
-        Ok(Bound {
-            sessions: Port { listener, address, router },
-            registry,
-            host,
-            health,
-            stop_within: config.stop_within,
-            connections_max: config.connections_max,
-        })
+        let sessions = Port { listener, address, router, connections_max: config.connections_max, lanes };
+        Ok(Bound { sessions, registry, host, health, stop_within: config.stop_within })
     }
 }
 
@@ -106,7 +102,10 @@ async fn bind_registry(registry: Registry, limits: &Limits) -> Result<Port, Bind
     let guard = Guard::new(address.reach(), Vec::new());
     let within = Duration::from_nanos(u64::try_from(limits.describe_ns_max).unwrap_or_default());
     let routes = registry::router(Registrar::new(registry.directory, within)).await;
-    Ok(Port { listener, address, router: guarded(routes, guard) })
+    // On this runtime, which outlives every lane: the way to a harness that is registered stays on it.
+    let lanes = Lanes::start(0).map_err(BindError::NoThread)?;
+    let router = guarded(routes, guard);
+    Ok(Port { listener, address, router, connections_max: REGISTRY_CONNECTIONS_MAX, lanes })
 }
 
 /// gRPC and HTTP side by side, behind the guard.
@@ -167,15 +166,15 @@ impl Bound {
     /// Serves until `shutdown` resolves; then takes no new work, lets running turns reach a durable
     /// point within the configured time, ends the streams and closes.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) -> Stopped {
-        let Bound { sessions, registry, host, health, stop_within, connections_max } = self;
+        let Bound { sessions, registry, host, health, stop_within } = self;
         let shutdown = shutdown.shared();
         let registry = async {
             match registry {
-                Some(registry) => Some(registry.accept_until(shutdown.clone(), REGISTRY_CONNECTIONS_MAX).await),
+                Some(registry) => Some(registry.accept_until(shutdown.clone()).await),
                 None => None,
             }
         };
-        let (sessions, registry) = tokio::join!(sessions.accept_until(shutdown.clone(), connections_max), registry);
+        let (sessions, registry) = tokio::join!(sessions.accept_until(shutdown.clone()), registry);
         grpc::stop_serving(&health).await;
         // Connections stay open: viewers see the end of the turns that they follow.
         let drained = host.stop(stop_within).await;
@@ -195,27 +194,36 @@ struct Port {
     listener: Listener,
     address: Address,
     router: Router,
+    /// Connections at once; more wait.
+    connections_max: usize,
+    lanes: Lanes,
 }
 
 impl Port {
     /// Accepts connections until `shutdown` resolves, then gives the listener up.
-    async fn accept_until(self, shutdown: impl Future<Output = ()>, connections_max: usize) -> Connections {
+    async fn accept_until(self, shutdown: impl Future<Output = ()>) -> Connections {
+        let Port { listener, address: _, router, connections_max, lanes } = self;
         let slots = Arc::new(Semaphore::new(connections_max));
-        let mut open = Connections { graceful: GracefulShutdown::new(), tasks: JoinSet::new() };
+        let mut open = Connections { graceful: GracefulShutdown::new(), tasks: JoinSet::new(), lanes };
         tokio::pin!(shutdown);
         loop {
             let accept = async {
                 let slot = Arc::clone(&slots).acquire_owned().await.expect("the semaphore is never closed");
-                (self.listener.accept().await, slot)
+                (listener.accept().await, slot)
             };
             tokio::select! {
                 () = &mut shutdown => return open,
                 (connection, slot) = accept => {
-                    let served = serve_connection(connection, self.router.clone(), &open.graceful);
-                    open.tasks.spawn(async move {
-                        served.await;
-                        drop(slot);
-                    });
+                    let served = serve_connection(connection, router.clone(), open.graceful.watcher());
+                    let place = open.lanes.place();
+                    let lane = place.handle.clone();
+                    open.tasks.spawn_on(
+                        async move {
+                            served.await;
+                            drop((slot, place));
+                        },
+                        &lane,
+                    );
                 }
                 // Finished tasks are let go of as they finish.
                 Some(_) = open.tasks.join_next() => {}
@@ -228,6 +236,7 @@ impl Port {
 struct Connections {
     graceful: GracefulShutdown,
     tasks: JoinSet<()>,
+    lanes: Lanes,
 }
 
 impl Connections {
@@ -235,6 +244,7 @@ impl Connections {
     async fn close(mut self) -> bool {
         let closed = tokio::time::timeout(CLOSE_WITHIN, self.graceful.shutdown()).await.is_ok();
         self.tasks.shutdown().await;
+        self.lanes.stop().await;
         closed
     }
 }
@@ -249,11 +259,15 @@ pub struct Stopped {
     pub closed: bool,
 }
 
-fn serve_connection(
-    connection: Connection,
-    router: Router,
-    graceful: &GracefulShutdown,
-) -> impl Future<Output = ()> + Send + 'static {
+/// Serves a connection on the runtime that polls this first.
+async fn serve_connection(accepted: Accepted, router: Router, graceful: Watcher) {
+    let connection = match accepted.adopt() {
+        Ok(connection) => connection,
+        Err(error) => {
+            tracing::warn!(%error, "a connection was lost");
+            return;
+        }
+    };
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(HEAD_BYTES_MAX as usize);
     builder
@@ -265,10 +279,7 @@ fn serve_connection(
         .keep_alive_interval(KEEPALIVE_INTERVAL)
         .keep_alive_timeout(KEEPALIVE_TIMEOUT);
     let served = builder.serve_connection(TokioIo::new(connection), TowerToHyperService::new(router)).into_owned();
-    let watched = graceful.watch(served);
-    async move {
-        if let Err(error) = watched.await {
-            tracing::debug!(%error, "connection");
-        }
+    if let Err(error) = graceful.watch(served).await {
+        tracing::debug!(%error, "connection");
     }
 }

@@ -6,7 +6,9 @@ mod forks;
 pub(crate) mod hop;
 mod million;
 mod open;
+mod remote;
 mod stream;
+mod tool;
 mod turns;
 
 use crate::frame::Bench;
@@ -18,6 +20,9 @@ pub(crate) const ALL: &[Bench] = &[
     turns::ONE,
     turns::MANY,
     turns::LONG,
+    remote::ONE,
+    remote::MANY,
+    tool::BENCH,
     forks::BENCH,
     open::BENCH,
     stream::BENCH,
