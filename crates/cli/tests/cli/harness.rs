@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 use crate::shell::{INSPAN, Shell};
 
 /// `inspan harness serve` in a process of its own. Killed when it is dropped.
-struct Node {
+pub(crate) struct Node {
     child: Child,
     addr: String,
     readyz: String,
@@ -19,7 +19,7 @@ struct Node {
 
 impl Node {
     /// Starts one in `dir` and waits until it listens.
-    fn start(dir: &Path, kind: &str, addr: &str) -> Node {
+    pub(crate) fn start(dir: &Path, kind: &str, addr: &str) -> Node {
         let mut child = Command::new(INSPAN)
             .args(["harness", "serve"])
             .envs([("HARNESS_KIND", kind), ("HARNESS_MODEL", "m"), ("HARNESS_ADDR", addr)])

@@ -1,5 +1,6 @@
 //! The operator's registry, from the command line.
 
+use crate::harness::Node;
 use crate::shell::Shell;
 
 const SPEC: &str = r#"{"remote": {"address": "127.0.0.1:9"}, "descriptorId": "chat",
@@ -42,6 +43,31 @@ $ inspan harness get --server REGISTRY --name echo --observe
 {"metadata":{"name":"echo"},"observed":{"capabilities":{"fork_safe":true,"resumability":"RESUMABILITY_STATELESS_REPLAY"},"id":"echo","models":["echo"],"version":"1"},"source":"HARNESS_SOURCE_STATIC","state":"HARNESS_STATE_ACTIVE"}
 "#,
     );
+}
+
+/// R-CAP-3 with the real thing: sessions on a registered harness run, find it again after a restart, and are refused when
+/// another one answers at its address.
+#[test]
+fn sessions_run_on_a_registered_harness() {
+    let mut shell = Shell::new();
+    std::fs::write(shell.file("s.yaml"), "turns: [{text: Hello.}, {text: Hello.}]\n").expect("the script is written");
+    std::fs::write(shell.file("spec.json"), SPEC.replace("127.0.0.1:9", "unix:h.sock")).expect("the spec is written");
+    let flags = ["--model", "m", "--model-script", "s.yaml", "--registry-addr", "127.0.0.1:0"];
+    shell.serve(&flags);
+    let node = Node::start(shell.dir(), "chat", "unix:h.sock");
+    shell.stdout("inspan harness register --server REGISTRY --name mine --spec spec.json");
+    let uid = shell.stdout("inspan create --server ADDR --harness mine").trim().to_owned();
+    let said = shell.stdout(&format!("inspan exec --server ADDR --session {uid} --input hi"));
+    assert!(said.ends_with("seq=4   EVENT_OUTPUT  assistant: Hello.\nseq=5   EVENT_END\n"), "{said}");
+    shell.kill_host();
+    shell.serve(&flags);
+    let said = shell.stdout(&format!("inspan exec --server ADDR --session {uid} --input hi"));
+    assert!(said.ends_with("seq=9   EVENT_OUTPUT  assistant: Hello.\nseq=10  EVENT_END\n"), "{said}");
+    drop(node);
+    let _other = Node::start(shell.dir(), "echo", "unix:h.sock");
+    let output = shell.run(&format!("inspan exec --server ADDR --session {uid} --input hi"));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("code = FailedPrecondition") && said.contains("\"echo\" answers"), "{said}");
 }
 
 #[test]
