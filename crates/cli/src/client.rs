@@ -79,7 +79,7 @@ impl Target {
 }
 
 /// A word as a shell takes it.
-fn shell(word: &str) -> String {
+pub(crate) fn shell(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+=,[]".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();
@@ -88,7 +88,7 @@ fn shell(word: &str) -> String {
 }
 
 /// A status as gRPC tools print it.
-fn rpc_text(status: &Status) -> String {
+pub(crate) fn rpc_text(status: &Status) -> String {
     let code = match status.code() {
         Code::Cancelled => "Canceled".to_owned(),
         code => format!("{code:?}"),
@@ -120,11 +120,11 @@ impl Client {
     /// Nobody answers, or the embedded host cannot start: its journal is damaged or in use.
     pub(crate) async fn open(target: &Target) -> Result<Client, Error> {
         if !target.server.is_empty() {
-            let channel = connect(&target.server).await?;
+            let channel = connect(&target.server, || serve_at(&target.server)).await?;
             return Ok(Client::over(channel, None));
         }
         let mut embedded = Embedded::start(target).await?;
-        let channel = connect(embedded.address()).await?;
+        let channel = connect(embedded.address(), || serve_at(embedded.address())).await?;
         embedded.hide();
         Ok(Client::over(channel, Some(embedded)))
     }
@@ -134,7 +134,7 @@ impl Client {
     /// # Errors
     /// Nobody answers.
     pub(crate) async fn connect(address: &str) -> Result<Client, Error> {
-        Ok(Client::over(connect(address).await?, None))
+        Ok(Client::over(connect(address, || serve_at(address)).await?, None))
     }
 
     fn over(channel: Channel, embedded: Option<Embedded>) -> Client {
@@ -168,7 +168,16 @@ impl Client {
     }
 }
 
-async fn connect(address: &str) -> Result<Channel, Error> {
+/// The command that starts a host at an address where there is none.
+fn serve_at(address: &str) -> String {
+    format!("inspan serve --addr {}", shell(address))
+}
+
+/// A connection to `address`. `next` is the command that helps when nobody answers.
+///
+/// # Errors
+/// Nobody answers, or it is no address.
+pub(crate) async fn connect(address: &str, next: impl FnOnce() -> String) -> Result<Channel, Error> {
     let uri = if address.starts_with("unix:") || address.contains("://") {
         address.to_owned()
     } else {
@@ -179,7 +188,7 @@ async fn connect(address: &str) -> Result<Channel, Error> {
     })?;
     endpoint.connect().await.map_err(|e| {
         let status = Status::unavailable(format!("no host answers at {address}: {}", root_cause(&e)));
-        Error::new(rpc_text(&status), format!("inspan serve --addr {}", shell(address)))
+        Error::new(rpc_text(&status), next())
     })
 }
 

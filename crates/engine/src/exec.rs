@@ -63,6 +63,7 @@ impl Engine {
             // An unknown stored name is refused also when this turn overrides it (R-VER-5).
             let stored = self.stored_agent(&session)?;
             let agent = if request.harness.is_empty() { stored } else { self.agent(&request.harness)? };
+            self.check_pin(&session, &agent.name)?;
             refuse_gated(&session.uid, &scan)?;
             (self.view(&session), session.uid, agent, (session.state, scan))
         };
@@ -150,7 +151,7 @@ impl Turn {
             return Err(fault.error());
         }
         self.check_expected(&session)?;
-        let descriptor = engine.admit(agent).await?;
+        let admitted = engine.admit(agent).await?;
         if deadline_ns.is_some_and(|ns| engine.inner.rim.now_ns() >= ns) {
             return Err(Error::DeadlineExceeded);
         }
@@ -158,7 +159,7 @@ impl Turn {
         let execution_id = self.execution_id.clone();
         let first_seq = session.head.seq + 1;
         let mut writer = engine.writer_at(&session, scan, FenceRule::Next);
-        let whole = writer.append(self.first_events(agent, &execution_id, descriptor.version.clone())).await?;
+        let whole = writer.append(self.first_events(agent, &execution_id, admitted.version.clone())).await?;
         let inputs = whole.iter().filter_map(|event| input_message(event)).collect();
         let past = engine.past(&self.uid);
         let start = Start {
@@ -175,7 +176,8 @@ impl Turn {
             start,
             record_id: execution_id,
             past,
-            tape: tape_for(Tape::blank(), &descriptor),
+            tape: tape_for(Tape::blank(), &admitted),
+            admitted,
             feed: None,
             writer,
             deadline_ns,

@@ -34,7 +34,7 @@ mod warm;
 mod writer;
 
 pub use approve::Decided;
-pub use catalog::{Agent, Catalog};
+pub use catalog::{Agent, Catalog, Registered, Unserved};
 pub use engine::{Engine, Limits};
 pub use error::{Code, Error};
 pub use exec::Turn;

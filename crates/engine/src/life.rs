@@ -21,7 +21,10 @@ impl Engine {
         let scan = Scan::load(&session.state)?;
         match scan.gate() {
             // R-APPR-35: who waits is put to sleep by the host that can wake it.
-            Some((turn, gate)) if scan.owns(gate.call_seq) => drop(self.recorded_agent(&session, &turn.harness)?),
+            Some((turn, gate)) if scan.owns(gate.call_seq) => {
+                self.check_pin(&session, &turn.harness)?;
+                self.recorded_agent(&session, &turn.harness)?;
+            }
             _ => drop(self.stored_agent(&session)?),
         }
         let mut writer = self.writer(&session, FenceRule::Next)?;

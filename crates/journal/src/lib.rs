@@ -12,6 +12,7 @@ pub mod export;
 pub mod foreign;
 pub mod memory;
 pub mod record;
+pub mod registration;
 pub mod session;
 pub mod sqlite;
 pub mod verify;
@@ -27,6 +28,7 @@ pub use contract::{
 };
 pub use error::Error;
 pub use record::{NewRecord, Record};
+pub use registration::{NewRegistration, Registered, Registration, RegistrationQuery, Registrations, Retired};
 pub use session::{Head, NewSession, Session, State};
 
 /// Wall-clock time, given to the stores so that tests and the simulator own it.

@@ -10,7 +10,10 @@ use inspan_wire::{Digest, SessionUid};
 use crate::blob::Pinned;
 use crate::contract::{Append, Appended, Fork, Import, Journal, KeptRequest, ListQuery, Page, TurnMark};
 use crate::lineage::Lineage;
+use crate::registration::Registration;
 use crate::{Blobs, Clock, Error, Head, NewRecord, NewSession, Record, Session, admit};
+
+mod registrations;
 
 /// The most bytes of events in one answer of [`Journal::records`], give or take one record.
 pub(crate) const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -33,6 +36,7 @@ struct Inner {
     blobs: HashMap<Digest, usize>,
     /// Blobs that nothing names any more and that are not removed yet.
     orphans: BTreeSet<Digest>,
+    registrations: BTreeMap<String, Registration>,
     last_ns: i64,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! `writer` owns the only connection that writes and commits what waits together with one fsync;
 //! `checkpoint` moves the log beside it; `landmarks` is how a record is found; `live` holds what was just written;
-//! `write`, `import` and `sweep` are what happens inside its transactions; `read` runs on connections of
+//! `write`, `import`, `registrations` and `sweep` are what happens inside its transactions; `read` runs on connections of
 //! its own and sees committed states only; `wal` looks at the log before SQLite does, because
 //! SQLite silently drops everything behind the first frame that does not hold.
 
@@ -35,6 +35,7 @@ mod import;
 mod landmarks;
 mod live;
 mod read;
+mod registrations;
 mod requests;
 mod schema;
 mod sweep;

@@ -13,6 +13,7 @@ use inspan_journal::Journal;
 use crate::guard::Reach;
 use crate::host::Settings;
 use crate::hub::RingLimits;
+use crate::registry::Directory;
 
 /// Where a server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,6 +72,59 @@ impl Address {
     }
 }
 
+/// Where the registry listens: a literal loopback IP and a port, 0 for any free one. Whoever reaches it decides which
+/// processes sessions run in, so it takes no name that could lead elsewhere, and no word of the operator's opens it to others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RegistryAddress(SocketAddr);
+
+/// Text that is no address of a registry.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no address for a registry: it is a literal loopback IP and a port, such as 127.0.0.1:8081")]
+pub struct BadRegistryAddress(String);
+
+impl FromStr for RegistryAddress {
+    type Err = BadRegistryAddress;
+
+    fn from_str(text: &str) -> Result<RegistryAddress, BadRegistryAddress> {
+        match text.parse() {
+            Ok(address) if is_loopback(&address) => Ok(RegistryAddress(address)),
+            _ => Err(BadRegistryAddress(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for RegistryAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl RegistryAddress {
+    /// Whether it is the address of the sessions, which the registry must not share.
+    pub fn is_that_of(&self, sessions: &Address) -> bool {
+        match sessions {
+            Address::Tcp(sessions) => {
+                let same_ip = sessions.ip().to_canonical() == self.0.ip().to_canonical();
+                same_ip && sessions.port() == self.0.port() && self.0.port() != 0
+            }
+            Address::Unix(_) => false,
+        }
+    }
+
+    pub(super) fn listen(&self) -> Address {
+        Address::Tcp(self.0)
+    }
+}
+
+/// The registry of a server.
+#[derive(Clone)]
+pub struct Registry {
+    /// Where it listens.
+    pub address: RegistryAddress,
+    /// What it registers in; the catalog of the same server.
+    pub directory: Arc<Directory>,
+}
+
 pub(super) fn is_loopback(address: &SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }
@@ -88,6 +142,8 @@ pub struct Config {
     pub journal: Arc<dyn Journal>,
     /// The harnesses.
     pub catalog: Arc<dyn Catalog>,
+    /// The operator's registry; without one nothing is registered here, and what is registered already is served.
+    pub registry: Option<Registry>,
     /// Who may have which tool run; without one, a call asks for itself.
     pub policy: Option<Arc<dyn Policy>>,
     /// Default project and heartbeats.
@@ -113,6 +169,7 @@ impl Config {
             allowed_hosts: Vec::new(),
             journal,
             catalog,
+            registry: None,
             policy: None,
             settings: Settings::default(),
             limits: Limits::default(),
@@ -132,6 +189,9 @@ pub enum BindError {
         "{0} can be reached from other machines and there is no authentication: use a loopback address, or say --insecure"
     )]
     NotLoopback(SocketAddr),
+    /// The registry would listen where the sessions do.
+    #[error("{0} is the address of the sessions: the registry is never on their port, give it another one")]
+    Shared(RegistryAddress),
     /// Somebody else listens there.
     #[error("{0} is in use: stop the other server or choose another address")]
     InUse(Address),
@@ -160,6 +220,31 @@ mod tests {
         assert_eq!("localhost:9".parse::<Address>().expect("an address").to_string(), "127.0.0.1:9");
         for text in ["", "7000", "127.0.0.1", "unix:", "host.test:80", "http://127.0.0.1:1"] {
             assert!(text.parse::<Address>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_registry_listens_on_a_literal_loopback_ip() {
+        for text in ["127.0.0.1:0", "127.0.0.1:8081", "127.9.9.9:1", "[::1]:8081", "[::ffff:127.0.0.1]:8081"] {
+            assert_eq!(text.parse::<RegistryAddress>().expect("an address").to_string(), text);
+        }
+        for text in ["", "127.0.0.1", ":8081", "localhost:8081", "0.0.0.0:8081", "[::]:8081", "10.0.0.1:1", "unix:/r"] {
+            assert!(text.parse::<RegistryAddress>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_registry_and_the_sessions_share_no_address() {
+        for (registry, sessions, same) in [
+            ("127.0.0.1:8080", "127.0.0.1:8080", true),
+            ("[::ffff:127.0.0.1]:8080", "127.0.0.1:8080", true),
+            ("127.0.0.1:8081", "127.0.0.1:8080", false),
+            ("[::1]:8080", "127.0.0.1:8080", false),
+            ("127.0.0.1:0", "127.0.0.1:0", false),
+            ("127.0.0.1:8080", "unix:/run/x", false),
+        ] {
+            let address: RegistryAddress = registry.parse().expect("an address");
+            assert_eq!(address.is_that_of(&sessions.parse().expect("an address")), same, "{registry} {sessions}");
         }
     }
 }

@@ -120,7 +120,7 @@ async fn a_long_store_of_version_1_gets_its_links() {
            fence INTEGER NOT NULL, ts_ms INTEGER NOT NULL, prev_hash BLOB, content_hash BLOB NOT NULL,
            event BLOB NOT NULL, UNIQUE (session, seq)) STRICT;
          INSERT INTO records SELECT id, session, seq, fence, ts_ms, prev_hash, content_hash, event FROM linked;
-         DROP TABLE linked; DROP TABLE landmarks; ALTER TABLE heads DROP COLUMN last_id;
+         DROP TABLE linked; DROP TABLE landmarks; DROP TABLE registrations; ALTER TABLE heads DROP COLUMN last_id;
          DELETE FROM migrations WHERE version > 1",
     )
     .unwrap();

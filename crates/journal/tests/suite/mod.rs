@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use bytes::Bytes;
 use inspan_journal::{
     Append, Appended, Blobs, Clock, Error, FenceRule, Fork, ForkChild, Head, Journal, KeptRequest, NewRecord,
-    NewSession, Record, Session, State, blob,
+    NewSession, Record, Registrations, Session, State, blob,
 };
 use inspan_wire::{Digest, SessionUid, v1};
 
@@ -18,11 +18,17 @@ pub(crate) mod fork;
 pub(crate) mod import;
 pub(crate) mod list;
 pub(crate) mod read;
+pub(crate) mod registration;
 pub(crate) mod request;
+
+/// Everything that a store keeps.
+pub(crate) trait Store: Journal + Registrations {}
+
+impl<T: Journal + Registrations> Store for T {}
 
 /// A kind of store: how to open it, and how to open it again on what it has kept.
 pub(crate) trait Kind: Send + Sync + 'static {
-    fn open(&mut self, blobs: Arc<dyn Blobs>, clock: Arc<dyn Clock>) -> Arc<dyn Journal>;
+    fn open(&mut self, blobs: Arc<dyn Blobs>, clock: Arc<dyn Clock>) -> Arc<dyn Store>;
     /// Bytes on disk, where that can be asked.
     fn bytes(&self) -> Option<u64>;
 }
@@ -48,7 +54,7 @@ impl Clock for HandClock {
 
 /// A store under test.
 pub(crate) struct Bed {
-    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) journal: Arc<dyn Store>,
     pub(crate) clock: Arc<HandClock>,
     pub(crate) blobs: Arc<blob::Memory>,
     kind: Box<dyn Kind>,
@@ -272,6 +278,10 @@ macro_rules! suite {
             request: [
                 a_request_is_kept_byte_for_byte, a_request_that_lies_is_refused, random_edits_come_back,
                 a_growing_conversation_is_stored_in_linear_space, the_same_request_twice_is_kept_once,
+            ],
+            registration: [
+                a_name_holds_one_spec_for_ever, a_retired_registration_keeps_its_first_reason, registrations_are_paged_by_name,
+                a_registration_outlives_its_store, one_of_many_specs_wins_a_name,
             ],
             import: [
                 an_import_appears_as_it_was, an_import_joins_its_parent, an_import_is_hidden_until_its_last_batch,
