@@ -10,6 +10,7 @@ use lru::LruCache;
 use prost::Message as _;
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
 
+use super::asks;
 use super::fault::{self, Stop};
 use super::landmarks;
 use super::write::life;
@@ -278,12 +279,13 @@ fn session(row: &Row<'_>) -> Result<Session, Stop> {
 
 /// Reads compute, exec, pending and scan, the first of them at `column`.
 fn state(uid: &str, row: &Row<'_>, column: usize) -> Result<State, Stop> {
-    let pending = row.get::<_, Option<Vec<u8>>>(column + 2)?;
-    let pending = pending.map(|bytes| v1::ApprovalRef::decode(&bytes[..])).transpose();
+    let pending = row.get::<_, Option<Vec<u8>>>(column + 2)?.map(|stored| asks::decode(&stored)).transpose();
+    let (pending, deadline_ns) = pending.map_err(|e| undecodable(uid, &e))?.unzip();
     Ok(State {
         compute: row.get(column)?,
         exec: row.get(column + 1)?,
-        pending: pending.map_err(|e| undecodable(uid, &e))?,
+        pending,
+        deadline_ns: deadline_ns.flatten(),
         scan: Bytes::from(row.get::<_, Vec<u8>>(column + 3)?),
     })
 }
