@@ -1,6 +1,6 @@
 //! The sessions that wait for a person: kept beside the heads, in the transaction that changes them.
 
-use inspan_wire::{SessionUid, v1};
+use inspan_wire::v1;
 use prost::Message as _;
 use rusqlite::{Connection, params};
 
@@ -82,7 +82,7 @@ impl View<'_> {
             Asks::Unannounced => ("since_ns", "?1 = '' AND announced = 0"),
         };
         let sql = format!(
-            "SELECT uid, since_ns, {key} FROM asks WHERE {condition} AND ({key}, uid) > (?2, ?3) \
+            "SELECT session, since_ns, {key} FROM asks WHERE {condition} AND ({key}, uid) > (?2, ?3) \
              ORDER BY {key}, uid LIMIT ?4"
         );
         let project = if let Asks::Project(project) = &query.of { project.as_str() } else { "" };
@@ -97,10 +97,9 @@ impl View<'_> {
                 page.next = last;
                 break;
             }
-            let uid = SessionUid::from(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?);
-            let session = read::session_of(&self.tx, &uid)?.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
+            let session = read::session_at(&self.tx, row.get(0)?)?;
+            last = Some((row.get(2)?, session.uid.clone()));
             page.asks.push(Ask { session, since_ns: row.get(1)? });
-            last = Some((row.get(2)?, uid));
         }
         Ok(page)
     }

@@ -73,6 +73,14 @@ pub(super) fn session_of(conn: &Connection, uid: &SessionUid) -> Result<Option<S
     rows.next()?.map(session).transpose()
 }
 
+/// Reads a session whose key is known, in whatever life it is.
+pub(super) fn session_at(conn: &Connection, key: i64) -> Result<Session, Stop> {
+    let sql = format!("{SESSION} WHERE s.key = ?1");
+    let mut statement = conn.prepare_cached(&sql)?;
+    let mut rows = statement.query([key])?;
+    session(rows.next()?.ok_or(rusqlite::Error::QueryReturnedNoRows)?)
+}
+
 impl View<'_> {
     pub(super) fn session(&self, uid: &SessionUid) -> Result<Option<Session>, Stop> {
         session_of(&self.tx, uid)

@@ -157,15 +157,19 @@ async fn an_earlier_store_lists_what_waits_in_it() {
     let options = || sqlite::Options::new(file(folder.path()), Arc::clone(&blobs) as _, Arc::clone(&clock) as _);
     let store = sqlite::Store::open(options()).unwrap();
     let asks = r#"{"approval":{"tool_call_id":"c"},"kind":"EVENT_APPROVAL_REQUEST"}"#;
-    for (n, uid) in ["late", "soon", "decided", "gone", "quiet"].into_iter().enumerate() {
+    let sessions = ["quiet", "soon", "decided", "gone", "late"];
+    let mut heads = Vec::new();
+    for (n, uid) in (1..).zip(sessions) {
         store.create(new_session(uid, "p")).await.unwrap();
-        clock.set(START_NS + if uid == "soon" { 1_000_000 } else { 5_000_000 + n as i64 });
+        clock.set(START_NS + n * 1_000_000);
         let append = append_to(uid, Head::default(), &["{}", asks]);
+        heads.push(head_after(&append));
         let state = if uid == "quiet" { State::default() } else { waits(2) };
-        let head = head_after(&append);
-        store.append(Append { state: state.clone(), ..append }).await.unwrap();
-        clock.set(START_NS + 50_000_000);
-        let state = if uid == "decided" { State::default() } else { state };
+        store.append(Append { state, ..append }).await.unwrap();
+    }
+    clock.set(START_NS + 50_000_000);
+    for (uid, head) in sessions.into_iter().zip(heads) {
+        let state = if matches!(uid, "quiet" | "decided") { State::default() } else { waits(2) };
         store.append(Append { state, ..append_to(uid, head, &["{}"; 40]) }).await.unwrap();
     }
     store.delete(&"gone".into()).await.unwrap();
@@ -177,7 +181,7 @@ async fn an_earlier_store_lists_what_waits_in_it() {
     for of in [Asks::All, Asks::Unannounced] {
         let page = store.asks(AskQuery { of, limit: 9, after: None }).await.unwrap();
         let found: Vec<_> = page.asks.iter().map(|ask| (ask.session.uid.as_str(), ask.since_ns - START_NS)).collect();
-        assert_eq!(found, [("soon", 1_000_000), ("late", 5_000_000)]);
+        assert_eq!(found, [("soon", 2_000_000), ("late", 5_000_000)]);
     }
     assert!(store.asks(AskQuery { of: Asks::Due, limit: 9, after: None }).await.unwrap().asks.is_empty());
     store.announced(&"soon".into(), 2).await.unwrap();
