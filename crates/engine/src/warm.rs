@@ -90,6 +90,17 @@ impl Warm {
         pages.put(key, items, total);
     }
 
+    /// Lets go of a session whose journal ends at `head`.
+    pub(crate) fn forget(&self, session: &SessionUid, head: i64) {
+        {
+            let mut pages = self.pages.lock().expect("no code panics under this lock");
+            for page in 0..=place(head.max(1)).0 {
+                pages.pop(&(session.clone(), page));
+            }
+        }
+        self.requests.lock().expect("no code panics under this lock").pop(session);
+    }
+
     /// The session's last model request.
     pub(crate) fn request(&self, session: &SessionUid) -> Option<(Digest, Arc<str>)> {
         let mut requests = self.requests.lock().expect("no code panics under this lock");
