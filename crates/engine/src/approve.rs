@@ -19,6 +19,8 @@ pub struct Decided {
     pub session: v1::Session,
     /// The APPROVAL_RESULT.
     pub record: Record,
+    /// Of the arguments that were decided on (see [`args_digest`]); `None` when their record does not show them.
+    pub args_digest: Option<Digest>,
 }
 
 impl Engine {
@@ -43,8 +45,9 @@ impl Engine {
         let guard = self.inner.guards.acquire(&uid)?;
         let session = self.load(&uid).await?;
         let standing = self.standing(&session, request).await?;
+        let recorded = self.recorded_digest(&session, request).await;
         if let Some(shown) = shown {
-            self.check_shown(&session, request, shown).await?;
+            check_shown(request, shown, *recorded.as_ref().map_err(Error::clone)?)?;
         }
         let record = match standing {
             Some(record) => {
@@ -54,7 +57,7 @@ impl Engine {
             None => self.decide(&session, request, approved).await?,
         };
         drop(guard);
-        Ok(Decided { session: self.settled(&uid).await?, record })
+        Ok(Decided { session: self.settled(&uid).await?, record, args_digest: recorded.ok() })
     }
 
     /// The decision that a request of this session has already.
@@ -88,22 +91,14 @@ impl Engine {
         (gate.stage() == Stage::Requested).then(|| time::text(&time::from_ns(deadline_ns)))
     }
 
-    async fn check_shown(&self, session: &Session, request: &v1::ApproveRequest, shown: Digest) -> Result<(), Error> {
+    /// The digest of the arguments of the call that a decision is about.
+    async fn recorded_digest(&self, session: &Session, request: &v1::ApproveRequest) -> Result<Digest, Error> {
         let asked = v1::ApprovalRef {
             execution_id: request.execution_id.clone(),
             tool_call_id: request.tool_call_id.clone(),
             request_seq: request.request_seq,
         };
-        let (seq, call) = self.call_of(&session.uid, &asked).await?;
-        let recorded = args_digest(&call)?;
-        if recorded == shown {
-            return Ok(());
-        }
-        Err(Error::InvalidApprovalDecision(format!(
-            "the decision names arguments sha256:{shown}, and those of tool call {}, record {seq} of session {}, are \
-             sha256:{recorded}: look at them and decide again",
-            call.id, session.uid
-        )))
+        args_digest(&self.call_of(&session.uid, &asked).await?.1)
     }
 
     /// Denies the call that a session waits with when nobody has decided on it in time: in the host's name, and said
@@ -112,7 +107,8 @@ impl Engine {
     /// A decision that comes at the same time wins or loses: the journal takes one of them.
     ///
     /// # Errors
-    /// ABORTED while another operation holds the session or when the journal has moved; the store's.
+    /// ABORTED while another operation holds the session or when the journal has moved; FAILED_PRECONDITION when this
+    /// host does not serve the turn's harness; the store's.
     pub async fn expire(&self, uid: &SessionUid) -> Result<Option<Record>, Error> {
         let guard = self.inner.guards.acquire(uid)?;
         let session = self.load(uid).await?;
@@ -132,6 +128,8 @@ impl Engine {
             tool_call_id: gate.call_id.clone(),
             request_seq: gate.request_seq,
         };
+        // Who cannot go on from the denial leaves it to a host that can.
+        self.recorded_agent(session, &turn.harness)?;
         let (request, _) = self.request_of(&session.uid, &asked).await?;
         let actor = v1::IdentityRef {
             principal: EXPIRY.to_owned(),
@@ -233,6 +231,18 @@ fn check_tuple(request: &v1::ApproveRequest) -> Result<bool, Error> {
         return Err(Error::InvalidArgument(text));
     }
     request.approved.ok_or_else(|| Error::InvalidArgument("a decision needs approved: true or false".to_owned()))
+}
+
+/// What was shown is what runs.
+fn check_shown(request: &v1::ApproveRequest, shown: Digest, recorded: Digest) -> Result<(), Error> {
+    if recorded == shown {
+        return Ok(());
+    }
+    Err(Error::InvalidApprovalDecision(format!(
+        "the decision names arguments sha256:{shown}, and those of tool call {} are sha256:{recorded}: look at what \
+         session {} asks and decide again",
+        request.tool_call_id, request.session
+    )))
 }
 
 fn is_request(event: &v1::Event, request: &v1::ApproveRequest) -> bool {

@@ -71,6 +71,10 @@ impl Host {
         &self.engine
     }
 
+    pub(crate) fn hub(&self) -> &Hub {
+        &self.hub
+    }
+
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -302,7 +306,9 @@ fn named(uid: &str) -> Result<SessionUid, Fault> {
 
 /// Runs what changes a session on a task of its own: a caller that goes away in the middle must not
 /// stop it half-way.
-async fn outlive<T: Send + 'static>(work: impl Future<Output = Result<T, Fault>> + Send + 'static) -> Result<T, Fault> {
+pub(crate) async fn outlive<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Fault>> + Send + 'static,
+) -> Result<T, Fault> {
     tokio::spawn(request_id::carried(work)).await.unwrap_or_else(|_| {
         Err(Fault::new(Code::Internal, "the operation broke off inside the host: look at the session before a retry"))
     })

@@ -5,9 +5,11 @@
 //! drive this host; [`openapi`] writes down the HTTP spelling. [`catalog`], [`tools`] and [`system`] are what
 //! the engine is given: harnesses, tools, time and randomness. [`config`] reads `inspan.toml`.
 
+mod asks;
 pub mod catalog;
 pub mod config;
 mod exec;
+mod expiry;
 pub mod fault;
 mod grpc;
 mod guard;

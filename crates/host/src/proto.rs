@@ -14,4 +14,6 @@ pub mod inspan_v1 {
 }
 
 pub use agentsessions_v1::{sessions_client::SessionsClient, sessions_server::SessionsServer};
-pub use inspan_v1::{journal_client::JournalClient, journal_server::JournalServer};
+pub use inspan_v1::{
+    asks_client::AsksClient, asks_server::AsksServer, journal_client::JournalClient, journal_server::JournalServer,
+};

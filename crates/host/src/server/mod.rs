@@ -27,7 +27,7 @@ use crate::guard::Guard;
 use crate::hub::Hub;
 use crate::system::System;
 use crate::trace::Line;
-use crate::{Host, grpc, http};
+use crate::{Host, expiry, grpc, http};
 
 /// Streams that one connection may have open.
 const STREAMS_MAX: u32 = 1024;
@@ -141,6 +141,7 @@ impl Bound {
         let slots = Arc::new(Semaphore::new(connections_max));
         let graceful = GracefulShutdown::new();
         let mut tasks = tokio::task::JoinSet::new();
+        tasks.spawn(expiry::run(Arc::clone(&host), host.hub().asked()));
         tokio::pin!(shutdown);
         loop {
             let accept = async {
