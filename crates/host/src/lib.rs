@@ -26,6 +26,7 @@ mod trace;
 pub mod transfer;
 mod update;
 mod watch;
+pub mod webhook;
 
 pub use host::{Host, Settings};
 

@@ -13,6 +13,7 @@ use inspan_journal::Journal;
 use crate::guard::Reach;
 use crate::host::Settings;
 use crate::hub::RingLimits;
+use crate::webhook::Webhook;
 
 /// Where a server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,6 +91,8 @@ pub struct Config {
     pub catalog: Arc<dyn Catalog>,
     /// Who may have which tool run; without one, a call asks for itself.
     pub policy: Option<Arc<dyn Policy>>,
+    /// Who is told of what waits for a person.
+    pub webhook: Option<Arc<Webhook>>,
     /// Default project and heartbeats.
     pub settings: Settings,
     /// Bounds of the engine.
@@ -112,6 +115,7 @@ impl Config {
             journal,
             catalog,
             policy: None,
+            webhook: None,
             settings: Settings::default(),
             limits: Limits::default(),
             ring: RingLimits::default(),

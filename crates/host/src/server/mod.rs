@@ -27,6 +27,7 @@ use crate::guard::Guard;
 use crate::hub::Hub;
 use crate::system::System;
 use crate::trace::Line;
+use crate::webhook::{self, Webhook};
 use crate::{Host, expiry, grpc, http};
 
 /// Streams that one connection may have open.
@@ -53,6 +54,7 @@ pub struct Bound {
     host: Arc<Host>,
     router: Router,
     health: HealthReporter,
+    webhook: Option<Arc<Webhook>>,
     stop_within: Duration,
     connections_max: usize,
 }
@@ -82,6 +84,7 @@ impl Server {
             host,
             router,
             health,
+            webhook: config.webhook,
             stop_within: config.stop_within,
             connections_max: config.connections_max,
         })
@@ -137,11 +140,14 @@ impl Bound {
     /// Serves until `shutdown` resolves; then takes no new work, lets running turns reach a durable
     /// point within the configured time, ends the streams and closes.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) -> Stopped {
-        let Bound { listener, address: _, host, router, health, stop_within, connections_max } = self;
+        let Bound { listener, address: _, host, router, health, webhook, stop_within, connections_max } = self;
         let slots = Arc::new(Semaphore::new(connections_max));
         let graceful = GracefulShutdown::new();
         let mut tasks = tokio::task::JoinSet::new();
         tasks.spawn(expiry::run(Arc::clone(&host), host.hub().asked()));
+        if let Some(webhook) = webhook {
+            tasks.spawn(webhook::run(Arc::clone(&host), webhook, host.hub().asked()));
+        }
         tokio::pin!(shutdown);
         loop {
             let accept = async {
