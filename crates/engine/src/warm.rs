@@ -118,3 +118,25 @@ fn place(seq: i64) -> (i64, usize) {
     debug_assert!(seq >= 1, "records start at 1");
     ((seq - 1) / PAGE, usize::try_from((seq - 1) % PAGE).expect("a remainder of a positive number"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_left_of_a_session_that_sleeps() {
+        let warm = Warm::new(1 << 20);
+        let (asleep, awake) = (SessionUid::from("a"), SessionUid::from("b"));
+        for session in [&asleep, &awake] {
+            for seq in 1..=2 * PAGE + 1 {
+                warm.keep(session, seq, &Arc::default(), 10);
+            }
+            warm.keep_request(session, Digest::of(b"x"), Arc::from("x"));
+        }
+        let whole = warm.pages.lock().unwrap().bytes;
+        warm.forget(&asleep, 2 * PAGE + 1);
+        assert!(warm.events(&asleep, 1).is_empty() && warm.events(&asleep, 2 * PAGE + 1).is_empty());
+        assert_eq!((warm.request(&asleep), warm.pages.lock().unwrap().bytes), (None, whole / 2));
+        assert!(!warm.events(&awake, 1).is_empty() && warm.request(&awake).is_some());
+    }
+}

@@ -104,7 +104,11 @@ fn with_call(shown: pb::Ask, asked: Asked) -> pb::Ask {
 
 /// The first `bytes_max` bytes of a text, whole characters only.
 fn start_of(mut text: String, bytes_max: usize) -> String {
-    text.truncate(text.floor_char_boundary(bytes_max));
+    let mut end = text.len().min(bytes_max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
     text
 }
 

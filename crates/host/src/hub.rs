@@ -147,6 +147,11 @@ impl Hub {
         self.asked.subscribe()
     }
 
+    /// Says that sessions may have come to wait past this hub: by an import.
+    pub(crate) fn ring_asked(&self) {
+        self.asked.send_replace(());
+    }
+
     /// How many sessions are followed.
     pub fn watched(&self) -> usize {
         self.rings.read().unwrap_or_else(PoisonError::into_inner).len()
@@ -195,7 +200,7 @@ impl Observer for Hub {
     fn committed(&self, session: &SessionUid, records: &[Seen]) {
         self.publish(session, || records.iter().cloned().map(Live::Record));
         if records.iter().any(|seen| seen.event.kind() == EventKind::EventApprovalRequest) {
-            self.asked.send_replace(());
+            self.ring_asked();
         }
     }
 

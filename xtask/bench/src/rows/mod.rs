@@ -6,6 +6,7 @@ mod forks;
 pub(crate) mod hop;
 mod million;
 mod open;
+mod parked;
 mod stream;
 mod turns;
 
@@ -22,4 +23,5 @@ pub(crate) const ALL: &[Bench] = &[
     open::BENCH,
     stream::BENCH,
     million::BENCH,
+    parked::BENCH,
 ];
