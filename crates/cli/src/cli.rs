@@ -7,8 +7,8 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::commands::{
-    cancel, completions, create, decide, delete, demo, exec, export, fork, get, harness, import, list, reference,
-    replay, rerun, resume, serve, suspend, tools, verify, version, watch,
+    cancel, completions, conformance, create, decide, delete, demo, exec, export, fork, get, harness, import, list,
+    reference, replay, rerun, resume, serve, suspend, tools, verify, version, watch,
 };
 use crate::{argv, error};
 
@@ -48,6 +48,7 @@ pub(crate) enum Command {
     Import(import::Args),
     Verify(verify::Args),
     Tools(tools::Args),
+    Conformance(conformance::Args),
     Demo(demo::Args),
     Completions(completions::Args),
     Version(version::Args),
