@@ -201,6 +201,7 @@ mod tests {
             include_str!("../../../docs/tools.md"),
             include_str!("../../../docs/journal-format.md"),
             include_str!("../../../docs/harness.md"),
+            include_str!("../../../docs/conformance.md"),
         ];
         let mut seen = 0;
         for line in pages.iter().flat_map(|page| page.lines()) {

@@ -102,17 +102,23 @@ pub(super) async fn tried(bench: &Bench<'_>, at: At, missing: Verdict, cases: Ve
     if bench.sound().next().is_none() {
         return bench.nothing_sound();
     }
-    let mut verdicts = Vec::new();
+    let mut refused = Vec::new();
     for played in bench.sound() {
         for (what, answer) in &cases {
             let Some((transcript, number)) = answered(bench, played, at, answer).await else { break };
-            verdicts.push(match stopped(&transcript, number) {
-                Ok(told) => Verdict::passed(format!("{what}: {told}")),
-                Err(instead) => Verdict::failed(format!("{what}: {instead}")),
-            });
+            match stopped(&transcript, number) {
+                Ok(told) => refused.push(format!("{what}: {told}")),
+                Err(instead) => {
+                    return Verdict::failed(format!("in the turn of {:?}, {what}: {instead}", played.input));
+                }
+            }
         }
     }
-    if verdicts.is_empty() { missing } else { Verdict::over(verdicts) }
+    match &refused[..] {
+        [] => missing,
+        [only] => Verdict::passed(only),
+        [first, more @ ..] => Verdict::passed(format!("{first}, and {} more", more.len())),
+    }
 }
 
 pub(super) fn is_model(event: &v1::Event) -> bool {
@@ -207,7 +213,7 @@ fn owned_results() -> Vec<(&'static str, Wrong)> {
 async fn tool_fails(bench: &Bench<'_>) -> Verdict {
     let has_tool = |event: &v1::Event| matches!(&event.body, Some(Body::Tool(_)));
     let mut verdicts = Vec::new();
-    for played in bench.sound().filter(|p| p.all().flat_map(|drive| &drive.events).any(has_tool)) {
+    for played in bench.sound().filter(|p| p.repeats() && p.all().flat_map(|drive| &drive.events).any(has_tool)) {
         let turn = bench.link.turn(played.turn.start.clone());
         let mut world = World { tools_fail: true, ..world_of(bench) };
         let transcript = bench.link.drive(&turn, &mut |event| world.react(event)).await;

@@ -6,7 +6,7 @@ use super::answers::{Wrong, enveloped, is_ordinary, tried, world_of, wrong};
 use super::link::{Ending, Reply, Transcript, Turn};
 use super::manners::{gated, never};
 use super::turns::Played;
-use super::world::{World, decision};
+use super::world::{self, Difference, World, decision};
 use super::{Bench, Found};
 use crate::Verdict;
 
@@ -57,14 +57,14 @@ fn is_parked_call(at: &v1::ApprovalRef) -> impl Fn(&v1::Event) -> bool {
     |event| gated(event).is_some_and(|call| call.id == at.tool_call_id)
 }
 
-fn goes_on((played, gone_on): (&Played, &Result<(), super::world::Difference>)) -> Verdict {
-    let last = played.drives.last().unwrap_or_else(|| played.live());
+/// Whether it ended well then is judged with every other turn.
+fn goes_on((played, gone_on): (&Played, &Result<(), Difference>)) -> Verdict {
     match gone_on {
-        Err(difference) => Verdict::failed(format!("in the turn of {:?}, {}", played.input, difference.text)),
-        Ok(()) if last.end().is_none() => {
-            Verdict::failed(format!("in the turn of {:?}, {}", played.input, last.told()))
+        Err(difference) if difference.check == world::GATE => {
+            Verdict::failed(format!("in the turn of {:?}, {}", played.input, difference.text))
         }
-        Ok(()) => Verdict::passed(format!("after {} decisions, {}", played.drives.len() - 1, last.told())),
+        Err(_) => Verdict::skipped("the turn was stopped where it did not repeat its record"),
+        Ok(()) => Verdict::passed(format!("after {} decisions, {}", played.drives.len() - 1, played.told())),
     }
 }
 

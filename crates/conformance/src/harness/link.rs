@@ -165,13 +165,13 @@ impl Stream<'_> {
                     Err(ending) => return ending,
                 },
             };
-            let kind = event.kind();
+            let (kind, has_body) = (event.kind(), event.body.is_some());
             transcript.events.push(event);
             if matches!(kind, EventKind::EventEnd | EventKind::EventParked) {
                 return self.linger(transcript, kind).await;
             }
-            let asks = matches!(kind, EventKind::EventModelCall | EventKind::EventToolCall);
-            if asks && !self.turn.hold.is_zero() {
+            let is_call = matches!(kind, EventKind::EventModelCall | EventKind::EventToolCall);
+            if is_call && has_body && !self.turn.hold.is_zero() {
                 ahead = match self.next(self.turn.hold).await {
                     Ok(event) => {
                         if event.kind() != EventKind::EventEnd {

@@ -12,8 +12,6 @@ use super::world::World;
 use super::{Bench, Found};
 use crate::Verdict;
 
-/// Bytes of text in the long history and in the long completion: above what gRPC takes when nobody says otherwise.
-const LARGE: usize = 5 << 20;
 /// Turns in the long history.
 const TURNS: usize = 5;
 /// Streams that run beside each other, and streams that are given up one after another.
@@ -55,14 +53,14 @@ fn completed(transcript: &Transcript, what: &str) -> Verdict {
 
 async fn large_history(bench: &Bench<'_>, played: &Played) -> Verdict {
     let mut turn = bench.link.turn(played.turn.start.clone());
-    turn.start.history = history();
+    turn.start.history = history(bench.options.large);
     let transcript = drive(bench, &turn, &mut world_of(bench)).await;
-    completed(&transcript, &format!("a history of {} MiB", LARGE >> 20))
+    completed(&transcript, &format!("a history of {} KiB", bench.options.large >> 10))
 }
 
 /// Earlier turns of the session, each with a long answer.
-fn history() -> Vec<v1::Event> {
-    let long = "An earlier answer. ".repeat(LARGE / TURNS / 19 + 1);
+fn history(bytes: usize) -> Vec<v1::Event> {
+    let long = "An earlier answer. ".repeat(bytes / TURNS / 19 + 1);
     let turn = |n: usize| {
         let execution = format!("{n:016x}");
         let event = |kind, body| v1::Event::new(&execution, kind, body);
@@ -85,8 +83,8 @@ async fn large_answer(bench: &Bench<'_>, played: &Played) -> Verdict {
         return Verdict::skipped("no turn asked the model");
     }
     let turn = bench.link.turn(played.turn.start.clone());
-    let mut world = World { answer: "x".repeat(LARGE), ..world_of(bench) };
-    completed(&drive(bench, &turn, &mut world).await, &format!("a completion of {} MiB", LARGE >> 20))
+    let mut world = World { answer: "x".repeat(bench.options.large), ..world_of(bench) };
+    completed(&drive(bench, &turn, &mut world).await, &format!("a completion of {} KiB", bench.options.large >> 10))
 }
 
 async fn slow_host(bench: &Bench<'_>, played: &Played) -> Verdict {
@@ -106,6 +104,13 @@ async fn side_by_side(bench: &Bench<'_>, played: &Played) -> Verdict {
         drive(bench, &Turn { hold: bench.options.hold, ..turn }, &mut world).await
     });
     for transcript in join_all(drives).await {
+        if let Some(event) = transcript.events.iter().find(|event| event.execution_id != transcript.execution) {
+            return Verdict::failed(format!(
+                "of {STREAMS} turns at once, one sent {} of execution {:?}",
+                event.kind().as_str_name(),
+                event.execution_id
+            ));
+        }
         if !transcript.is_completed() {
             return Verdict::failed(format!("of {STREAMS} turns at once, in one {}", transcript.told()));
         }

@@ -43,6 +43,8 @@ pub struct Options {
     pub hold: Duration,
     /// How long the slow host takes.
     pub slow: Duration,
+    /// Bytes of text in the long history and in the long completion.
+    pub large: usize,
 }
 
 impl Default for Options {
@@ -57,6 +59,8 @@ impl Default for Options {
             patience: Duration::from_secs(10),
             hold: Duration::from_millis(50),
             slow: Duration::from_secs(1),
+            // Above what gRPC takes when nobody says otherwise.
+            large: 5 << 20,
         }
     }
 }
@@ -137,7 +141,7 @@ pub const CHECKS: &[Check] = &[
     },
     Check { name: "park-ordinary", rule: "W-PARK", proves: "a park on an ordinary call is a failure" },
     Check {
-        name: "gate-goes-on",
+        name: world::GATE,
         rule: "R-APPR-30",
         proves: "a parked turn, driven again, makes the same gated call and goes on with its decision",
     },
@@ -212,7 +216,7 @@ impl Bench<'_> {
 
     /// Why there is no turn to try something on.
     fn nothing_sound(&self) -> Verdict {
-        let why = self.played.iter().map(|p| format!("the turn of {:?}: {}", p.input, p.live().told()));
+        let why = self.played.iter().map(|p| format!("the turn of {:?}: {}", p.input, p.told()));
         Verdict::skipped(format!("no turn came to a good end: {}", why.collect::<Vec<_>>().join("; ")))
     }
 }

@@ -36,17 +36,28 @@ impl Played {
         &self.drives[0]
     }
 
+    /// Whether it came back as it was recorded, as far as it was driven from a record.
+    pub(super) fn repeats(&self) -> bool {
+        matches!(compared(self), Ok(None))
+    }
+
+    /// How its last drive ended.
+    pub(super) fn told(&self) -> String {
+        self.drives.last().map(Transcript::told).unwrap_or_default()
+    }
+
     /// Every drive in which the host did nothing wrong.
     pub(super) fn all(&self) -> impl Iterator<Item = &Transcript> {
         self.drives.iter().chain(self.again.iter().map(|(transcript, _)| transcript))
     }
 
-    /// Whether it came to COMPLETED, or stopped at its first gate as it was told.
+    /// Whether it came to COMPLETED by way of every gate, or as far as a harness that keeps its memory gets, and waited for its
+    /// answers. What is tried on another turn would tell nothing.
     pub(super) fn is_sound(&self) -> bool {
-        match self.parks.get(&0) {
-            None => self.live().is_completed(),
-            Some(at) => self.live().parked() == Some(at),
-        }
+        let parked = self.parks.iter().all(|(drive, at)| self.drives[*drive].parked() == Some(at));
+        let ended = self.drives.len() - 1;
+        let is_over = self.parks.contains_key(&ended) || self.drives[ended].is_completed();
+        parked && is_over && self.drives.iter().all(|drive| drive.early.is_none())
     }
 }
 
@@ -75,7 +86,6 @@ pub(super) async fn play(link: &Link, input: &str, options: &Options, is_statele
     played.turn.hold = std::time::Duration::ZERO;
     for _ in 0..GATES_MAX {
         let transcript = link.drive(&turn, &mut |event| world.react(event)).await;
-        turn.hold = std::time::Duration::ZERO;
         let parked = transcript.parked().is_some();
         if played.gone_on.as_ref().map_or(!played.drives.is_empty(), Result::is_ok) {
             played.gone_on = Some(world.difference.clone().or_else(|| world.rest()).map_or(Ok(()), Err));
@@ -138,13 +148,13 @@ pub(super) fn judge(played: &[Played], is_stateless: bool, found: &mut Found) {
     found.push((world::ORDER, Verdict::over(played.iter().map(same_order))));
 }
 
-/// What did not repeat, in the drive from the record.
+/// What did not repeat, in a drive that began from a record.
 fn compared(played: &Played) -> Result<Option<&Difference>, Verdict> {
-    match &played.again {
-        Some((_, difference)) => Ok(difference.as_ref()),
-        None => {
-            let told = played.drives.last().map(Transcript::told).unwrap_or_default();
-            Err(Verdict::skipped(format!("the turn of {:?} has no complete record: {told}", played.input)))
+    match (&played.gone_on, &played.again) {
+        (Some(Err(difference)), _) => Ok(Some(difference)),
+        (_, Some((_, difference))) => Ok(difference.as_ref()),
+        (_, None) => {
+            Err(Verdict::skipped(format!("the turn of {:?} has no complete record: {}", played.input, played.told())))
         }
     }
 }

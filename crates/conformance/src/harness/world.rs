@@ -34,6 +34,7 @@ pub(super) struct Difference {
     pub(super) text: String,
 }
 
+pub(super) const GATE: &str = "gate-goes-on";
 pub(super) const ORDER: &str = "replay-order";
 pub(super) const MODEL: &str = "replay-model";
 pub(super) const TOOL: &str = "replay-tool";
@@ -89,7 +90,7 @@ impl World {
         {
             let recorded = v1::Event::new("", EventKind::EventToolCall, Body::Tool(waiting.clone()));
             if let Some(difference) = difference(at, &recorded, event) {
-                self.difference = Some(difference);
+                self.difference = Some(Difference { check: GATE, ..difference });
                 return Reply::Leave;
             }
         }

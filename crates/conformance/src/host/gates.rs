@@ -32,9 +32,11 @@ pub(super) async fn judge(bench: &Bench<'_>, main: &Main, found: &mut Found) {
     };
     if let Err(why) = gated(bench, harness, input, found).await {
         let missing: Vec<_> = GATED.iter().filter(|name| found.iter().all(|(seen, _)| seen != *name)).collect();
+        let is_told =
+            found.iter().any(|(name, verdict)| *name == "gate-parks" && matches!(verdict, Verdict::Failed(_)));
         for (n, name) in missing.into_iter().enumerate() {
-            let verdict = if n == 0 { Verdict::failed(why.clone()) } else { Verdict::skipped(why.clone()) };
-            found.push((name, verdict));
+            let is_cause = n == 0 && !is_told;
+            found.push((name, if is_cause { Verdict::failed(&why) } else { Verdict::skipped(&why) }));
         }
     }
 }
@@ -133,8 +135,12 @@ fn handoff(turn: &Executed) -> Result<String, String> {
 
 async fn shown(bench: &Bench<'_>, session: &str, at: &v1::ApprovalRef, turn: &Executed) -> Result<String, String> {
     let read = wrong("GetSession", bench.client.get(session).await)?;
-    let last = turn.sessions().last().map(|session| (*session).clone()).unwrap_or_default();
-    for (what, session) in [("GetSession", &read), ("the last frame", &last)] {
+    let last = match turn.frames.last() {
+        Some(Update::Session(session)) => session,
+        // That it is missing is said already.
+        _ => &read,
+    };
+    for (what, session) in [("GetSession", &read), ("the last frame", last)] {
         let (exec, compute) = (session.exec_state(), session.compute_state());
         ensure(exec == ExecState::ExecAwaiting, || format!("{what} says {}", exec.as_str_name()))?;
         ensure(compute == ComputeState::ComputeCold, || format!("{what} says {}", compute.as_str_name()))?;

@@ -10,7 +10,11 @@ pub(super) async fn judge(bench: &Bench<'_>, main: &Main, found: &mut Found) {
     let mut answers = Vec::new();
     found.push(("resume-nothing", Verdict::of(nothing(bench, main).await)));
     found.push(("suspend", Verdict::of(suspend(bench, main, &mut answers).await)));
-    found.push(("resume-live", Verdict::of(resume(bench, main, &mut answers).await)));
+    let resumed = match answers.is_empty() {
+        true => Verdict::skipped("it could not be suspended"),
+        false => Verdict::of(resume(bench, main, &mut answers).await),
+    };
+    found.push(("resume-live", resumed));
     found.push(("agree", Verdict::of(agree(bench, main, &answers).await)));
 }
 

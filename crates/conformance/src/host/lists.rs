@@ -54,7 +54,8 @@ fn order(bench: &Bench<'_>, listed: &Result<Vec<v1::Session>, String>) -> Result
         (std::cmp::Reverse(created), uid(session).to_owned())
     };
     ensure(listed.is_sorted_by_key(key), || "the sessions are not newest first".to_owned())?;
-    (made.sort(), seen.sort());
+    made.sort();
+    seen.sort();
     ensure(made == seen, || format!("{} sessions are listed and {} were made", seen.len(), made.len()))?;
     Ok(format!("{} sessions", seen.len()))
 }
