@@ -31,6 +31,20 @@ pub(super) fn judge(played: &[Played], options: &Options, found: &mut Found) {
         found.push((name, over_calls(played, options, judge)));
     }
     found.push(("gate-id", gate_ids(played, options)));
+    found.push(("completes", completes(played)));
+}
+
+/// A harness whose every turn fails keeps many rules and shows nothing: that must not read as a pass.
+fn completes(played: &[Played]) -> Verdict {
+    let sound: Vec<&str> = played.iter().filter(|p| p.is_sound()).map(|p| p.input.as_str()).collect();
+    match &sound[..] {
+        [] if played.iter().all(|p| p.drives.last().is_some_and(|drive| drive.end().is_some())) => {
+            let told: Vec<String> = played.iter().map(|p| format!("the turn of {:?}: {}", p.input, p.told())).collect();
+            Verdict::failed(format!("none did, an input that ends well is needed: {}", told.join("; ")))
+        }
+        [] => Verdict::skipped("no turn came to a proper end"),
+        sound => Verdict::passed(format!("{} of {} did", sound.len(), played.len())),
+    }
 }
 
 fn over_drives(played: &[Played], judge: Judge) -> Verdict {

@@ -83,6 +83,7 @@ pub const CHECKS: &[Check] = &[
         rule: "W-6",
         proves: "END has one of its three states, and COMPLETED is followed by OK",
     },
+    Check { name: "completes", rule: "W-6", proves: "the turn of at least one input ends COMPLETED" },
     Check { name: "last-word", rule: "W-10", proves: "nothing is sent behind END or PARKED" },
     Check {
         name: "own-kinds",

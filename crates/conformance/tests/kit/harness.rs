@@ -33,6 +33,7 @@ pub(crate) enum Fault {
     Silent,
     DoubleEnd,
     OddState,
+    AlwaysFails,
     BadStatus,
     TalksOn,
     HostsKind,
@@ -264,6 +265,9 @@ impl Turn {
         let history: usize = start.history.iter().map(v1::Event::encoded_len).sum();
         if self.breaks(Fault::ShortHistory) && history > SMALL {
             return Err(Stop::Failed("the history is too long"));
+        }
+        if self.breaks(Fault::AlwaysFails) {
+            return Err(Stop::Failed("it will not"));
         }
         let text = self.input.clone();
         for (n, word) in text.split(' ').enumerate() {
