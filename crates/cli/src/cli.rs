@@ -8,8 +8,8 @@ use clap::parser::ValueSource;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::commands::{
-    asks, cancel, completions, create, decide, delete, demo, exec, export, fork, get, harness, import, list, reference,
-    replay, rerun, resume, serve, suspend, tools, verify, version, watch,
+    asks, cancel, completions, conformance, create, decide, delete, demo, exec, export, fork, get, harness, import, list,
+    reference, replay, rerun, resume, serve, suspend, tools, verify, version, watch,
 };
 use crate::{argv, error};
 
@@ -50,6 +50,7 @@ pub(crate) enum Command {
     Import(import::Args),
     Verify(verify::Args),
     Tools(tools::Args),
+    Conformance(conformance::Args),
     Demo(demo::Args),
     Completions(completions::Args),
     Version(version::Args),
@@ -214,6 +215,7 @@ mod tests {
             include_str!("../../../docs/tools.md"),
             include_str!("../../../docs/journal-format.md"),
             include_str!("../../../docs/harness.md"),
+            include_str!("../../../docs/conformance.md"),
         ];
         let mut seen = 0;
         for line in pages.iter().flat_map(|page| page.lines()) {

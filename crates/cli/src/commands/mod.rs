@@ -6,6 +6,7 @@ use crate::error::Error;
 pub(crate) mod asks;
 pub(crate) mod cancel;
 pub(crate) mod completions;
+pub(crate) mod conformance;
 pub(crate) mod create;
 pub(crate) mod decide;
 pub(crate) mod delete;
@@ -51,6 +52,7 @@ pub(crate) async fn run(command: Command) -> Result<(), Error> {
         Command::Export(args) => export::run(args).await,
         Command::Import(args) => import::run(args).await,
         Command::Verify(args) => verify::run(args).await,
+        Command::Conformance(args) => conformance::run(args).await,
         Command::Tools(args) => tools::run(args).await,
         Command::Demo(args) => demo::run(args).await,
         Command::Completions(args) => completions::run(args),
