@@ -4,11 +4,12 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
+use clap::parser::ValueSource;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::commands::{
-    cancel, completions, create, decide, delete, demo, exec, export, fork, get, harness, import, list, reference,
-    replay, rerun, resume, serve, suspend, tools, verify, version, watch,
+    asks, cancel, completions, conformance, create, decide, delete, demo, exec, export, fork, get, harness, import,
+    list, reference, replay, rerun, resume, serve, suspend, tools, verify, version, watch,
 };
 use crate::{argv, error};
 
@@ -37,6 +38,7 @@ pub(crate) enum Command {
     Fork(fork::Args),
     Suspend(suspend::Args),
     Resume(resume::Args),
+    Asks(asks::Args),
     /// Let the tool call that a session waits with run, and go on with its turn
     Approve(decide::Args),
     /// Refuse the tool call that a session waits with, and go on with its turn
@@ -48,6 +50,7 @@ pub(crate) enum Command {
     Import(import::Args),
     Verify(verify::Args),
     Tools(tools::Args),
+    Conformance(conformance::Args),
     Demo(demo::Args),
     Completions(completions::Args),
     Version(version::Args),
@@ -72,7 +75,13 @@ pub(crate) fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Cli, Ear
     let argv = argv::normalise(&definition, argv);
     let verb = argv.iter().skip(1).filter_map(|a| a.to_str()).find(|a| definition.find_subcommand(a).is_some());
     let help = verb.map_or_else(|| TOP.to_owned(), |verb| format!("inspan {verb} --help"));
-    let parsed = definition.try_get_matches_from(&argv).and_then(|matches| Cli::from_arg_matches(&matches));
+    let parsed = definition.try_get_matches_from(&argv).and_then(|matches| {
+        let mut cli = Cli::from_arg_matches(&matches)?;
+        if let (Command::Asks(args), Some((_, given))) = (&mut cli.command, matches.subcommand()) {
+            args.one_project = given.value_source("project") == Some(ValueSource::CommandLine);
+        }
+        Ok(cli)
+    });
     let exit = if verb.is_some_and(|verb| FLAGS_FAIL.contains(&verb)) { 1 } else { 2 };
     parsed.map_err(|e| Early::of(&e, help, exit))
 }
@@ -206,6 +215,7 @@ mod tests {
             include_str!("../../../docs/tools.md"),
             include_str!("../../../docs/journal-format.md"),
             include_str!("../../../docs/harness.md"),
+            include_str!("../../../docs/conformance.md"),
         ];
         let mut seen = 0;
         for line in pages.iter().flat_map(|page| page.lines()) {

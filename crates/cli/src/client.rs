@@ -1,6 +1,6 @@
 //! The way to a host: one that listens somewhere, or one in this process.
 
-use inspan_host::proto::{JournalClient, SessionsClient};
+use inspan_host::proto::{AsksClient, JournalClient, SessionsClient};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 
@@ -104,12 +104,14 @@ fn connection_lost(status: &Status) -> Option<Status> {
     is_ours.then(|| Status::unavailable("the connection to the host was lost; every record that was shown is durable"))
 }
 
-/// Both services of one host.
+/// The services of one host.
 pub(crate) struct Client {
     /// Package `agentsessions.v1`.
     pub(crate) sessions: SessionsClient<Channel>,
     /// Package `inspan.v1`.
     pub(crate) journal: JournalClient<Channel>,
+    /// Its inbox.
+    pub(crate) asks: AsksClient<Channel>,
     embedded: Option<Embedded>,
 }
 
@@ -140,8 +142,9 @@ impl Client {
     fn over(channel: Channel, embedded: Option<Embedded>) -> Client {
         let limit = MESSAGE_BYTES_MAX;
         let sessions = SessionsClient::new(channel.clone()).max_decoding_message_size(limit);
-        let journal = JournalClient::new(channel).max_decoding_message_size(limit);
-        Client { sessions, journal, embedded }
+        let journal = JournalClient::new(channel.clone()).max_decoding_message_size(limit);
+        let asks = AsksClient::new(channel).max_decoding_message_size(limit);
+        Client { sessions, journal, asks, embedded }
     }
 
     /// Opens a client, uses it and closes it, whatever came out.
@@ -160,8 +163,8 @@ impl Client {
 
     /// Lets an embedded host stop in its own time: what it acknowledged is durable before this returns.
     async fn close(self) {
-        let Client { sessions, journal, embedded } = self;
-        drop((sessions, journal));
+        let Client { sessions, journal, asks, embedded } = self;
+        drop((sessions, journal, asks));
         if let Some(embedded) = embedded {
             embedded.stop().await;
         }

@@ -130,7 +130,10 @@ async fn hand_off(mut writer: Writer, uid: &SessionUid, outcome: Outcome) -> Res
     {
         return Err(Error::HarnessFailed(failure.to_string()));
     }
-    writer.append(vec![suspend_event(uid)]).await.map(drop)
+    writer.append(vec![suspend_event(uid)]).await?;
+    // It may sleep for days, and ten thousand like it.
+    writer.cool();
+    Ok(())
 }
 
 /// LIFECYCLE_SUSPEND of a session whose compute keeps only files: its handle is the session itself (R-LIFE-1).

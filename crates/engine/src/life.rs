@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::scan::{Pending, Scan};
 
 impl Engine {
-    /// Puts a session to sleep (R-LIFE-1): nothing of it stays in memory but what is warm.
+    /// Puts a session to sleep (R-LIFE-1): nothing of it stays in memory.
     ///
     /// # Errors
     /// As the table of Suspend's status codes says.
@@ -29,6 +29,7 @@ impl Engine {
         }
         let mut writer = self.writer(&session, FenceRule::Next)?;
         writer.append(vec![suspend_event(uid)]).await?;
+        writer.cool();
         drop(guard);
         self.settled(uid).await
     }

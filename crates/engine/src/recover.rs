@@ -41,7 +41,10 @@ impl Engine {
         uid: &SessionUid,
         deadline_ns: Option<i64>,
     ) -> Result<(), Error> {
-        let session = self.load(uid).await?;
+        let mut session = self.load(uid).await?;
+        if self.expire_guarded(&session).await?.is_some() {
+            session = self.load(uid).await?;
+        }
         let scan = Scan::load(&session.state)?;
         if let Some(fault) = &scan.fault {
             return Err(fault.error());

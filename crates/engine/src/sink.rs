@@ -14,8 +14,8 @@ use inspan_wire::v1::{self, EventKind, event::Body};
 use inspan_wire::{Digest, SessionUid, hex, input};
 use tokio::sync::Mutex;
 
-pub use tools::POLICY;
 pub(crate) use tools::Tools;
+pub use tools::{EXPIRY, POLICY};
 
 use crate::guard::Guards;
 use crate::history::Past;

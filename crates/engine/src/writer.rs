@@ -73,6 +73,11 @@ impl Writer {
         self.head.seq
     }
 
+    /// Lets go of what is kept in memory of the session: it goes to sleep.
+    pub(crate) fn cool(&self) {
+        self.warm.forget(&self.session, self.head.seq);
+    }
+
     /// Appends `events` in one commit; when it returns they are durable and were shown to the
     /// observer. Answers with the events as a harness sees them, payloads in place.
     ///

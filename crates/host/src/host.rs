@@ -71,6 +71,10 @@ impl Host {
         &self.engine
     }
 
+    pub(crate) fn hub(&self) -> &Hub {
+        &self.hub
+    }
+
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -243,7 +247,9 @@ impl Host {
         &self,
         pieces: impl Stream<Item = Result<Bytes, Fault>> + Send,
     ) -> Result<inspan_v1::ImportResponse, Fault> {
-        transfer::read(&self.engine, self.settings.scratch.clone(), pieces).await
+        let imported = transfer::read(&self.engine, self.settings.scratch.clone(), pieces).await;
+        self.hub.ring_asked();
+        imported
     }
 
     /// The exact text that the model call of record `seq` asked with.

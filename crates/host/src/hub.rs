@@ -14,8 +14,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use inspan_engine::Observer;
 use inspan_engine::observe::Seen;
 use inspan_journal::{Journal, Record};
-use inspan_wire::{SessionUid, v1};
-use tokio::sync::Notify;
+use inspan_wire::SessionUid;
+use inspan_wire::v1::{self, EventKind};
+use tokio::sync::{Notify, watch};
 
 use crate::fault::Fault;
 
@@ -44,6 +45,8 @@ const TAKE_ITEMS: usize = 64;
 pub struct Hub {
     rings: RwLock<HashMap<SessionUid, Watched>>,
     limits: RingLimits,
+    /// Rings when a session has come to wait for a person.
+    asked: watch::Sender<()>,
 }
 
 /// A session that someone follows.
@@ -113,7 +116,7 @@ fn lock(shared: &Shared) -> MutexGuard<'_, Ring> {
 impl Hub {
     /// A hub whose rings keep `limits`.
     pub fn new(limits: RingLimits) -> Hub {
-        Hub { rings: RwLock::default(), limits }
+        Hub { rings: RwLock::default(), limits, asked: watch::Sender::new(()) }
     }
 
     /// Follows a session from record `from` on: the journal first, then live.
@@ -137,6 +140,16 @@ impl Hub {
         let mut follow = self.follow(journal, uid, from);
         follow.place = Place::Live { at: lock(&follow.ring).end() };
         follow
+    }
+
+    /// Changes whenever a session of this host has come to wait for a person.
+    pub(crate) fn asked(&self) -> watch::Receiver<()> {
+        self.asked.subscribe()
+    }
+
+    /// Says that sessions may have come to wait past this hub: by an import.
+    pub(crate) fn ring_asked(&self) {
+        self.asked.send_replace(());
     }
 
     /// How many sessions are followed.
@@ -186,6 +199,9 @@ impl Hub {
 impl Observer for Hub {
     fn committed(&self, session: &SessionUid, records: &[Seen]) {
         self.publish(session, || records.iter().cloned().map(Live::Record));
+        if records.iter().any(|seen| seen.event.kind() == EventKind::EventApprovalRequest) {
+            self.ring_asked();
+        }
     }
 
     fn delta(&self, session: &SessionUid, delta: &v1::Delta) {

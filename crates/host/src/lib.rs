@@ -6,9 +6,11 @@
 //! the engine is given: harnesses, tools, time and randomness; [`registry`] adds the harnesses that operators register.
 //! [`config`] reads `inspan.toml`.
 
+mod asks;
 pub mod catalog;
 pub mod config;
 mod exec;
+mod expiry;
 pub mod fault;
 mod grpc;
 mod guard;
@@ -26,6 +28,7 @@ mod trace;
 pub mod transfer;
 mod update;
 mod watch;
+pub mod webhook;
 
 pub use host::{Host, Settings};
 

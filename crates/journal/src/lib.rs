@@ -24,7 +24,8 @@ mod pool;
 
 pub use blob::Blobs;
 pub use contract::{
-    Append, Appended, FenceRule, Fork, ForkChild, Import, ImportBatch, Journal, KeptRequest, ListQuery, Page, TurnMark,
+    Append, Appended, Ask, AskPage, AskQuery, Asks, FenceRule, Fork, ForkChild, Import, ImportBatch, Journal,
+    KeptRequest, ListQuery, Page, TurnMark,
 };
 pub use error::Error;
 pub use record::{NewRecord, Record};

@@ -18,7 +18,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "inspan-host",
         &["inspan-wire", "inspan-journal", "inspan-harness", "inspan-engine", "inspan-models", "inspan-attach"],
     ),
-    ("inspan", &["inspan-host", "inspan-harness", "inspan-wire"]),
+    ("inspan-conformance", &["inspan-wire", "inspan-harness", "inspan-attach"]),
+    ("inspan", &["inspan-host", "inspan-harness", "inspan-conformance", "inspan-wire"]),
     ("inspan-testkit", &["inspan-harness", "inspan-wire"]),
     ("inspan-sim", &["inspan-wire", "inspan-journal", "inspan-harness", "inspan-engine"]),
     ("xtask", &[]),
@@ -95,7 +96,7 @@ fn wire_reaches_no_runtime_clock_or_store() {
 
 #[test]
 fn the_core_keeps_its_bans() {
-    let rim = |name: &str| matches!(name, "attach" | "cli" | "host" | "models" | "testkit");
+    let rim = |name: &str| matches!(name, "attach" | "cli" | "conformance" | "host" | "models" | "testkit");
     let mut findings = Vec::new();
     for folder in std::fs::read_dir(root().join("crates")).expect("the crates") {
         let folder = folder.expect("a folder of crates").path();

@@ -21,9 +21,9 @@ const TCP_PROBE: Duration = Duration::from_secs(30);
 /// A channel to `address`. It connects at the first call, and again at the first call after a connection is lost: a
 /// harness that is back is noticed by the next call, so nothing has to be tried in the background.
 ///
-/// A silent connection with turns on it is asked from time to time whether somebody is there. Not more often than
+/// Must be called in a tokio runtime. A silent connection with turns on it is asked from time to time whether somebody is there. Not more often than
 /// the servers of the field put up with: they close a connection that pings without data more than once in five minutes.
-pub(super) fn channel(address: &Address, settings: &Settings) -> Channel {
+pub fn channel(address: &Address, settings: &Settings) -> Channel {
     let authority = match address.target() {
         Target::Tcp { host, port } if host.contains(':') => format!("[{host}]:{port}"),
         Target::Tcp { host, port } => format!("{host}:{port}"),

@@ -3,8 +3,10 @@
 use crate::cli::Command;
 use crate::error::Error;
 
+pub(crate) mod asks;
 pub(crate) mod cancel;
 pub(crate) mod completions;
+pub(crate) mod conformance;
 pub(crate) mod create;
 pub(crate) mod decide;
 pub(crate) mod delete;
@@ -40,6 +42,7 @@ pub(crate) async fn run(command: Command) -> Result<(), Error> {
         Command::Fork(args) => fork::run(args).await,
         Command::Suspend(args) => suspend::run(args).await,
         Command::Resume(args) => resume::run(args).await,
+        Command::Asks(args) => asks::run(args).await,
         Command::Approve(args) => decide::run(args, true).await,
         Command::Deny(args) => decide::run(args, false).await,
         Command::Cancel(args) => cancel::run(args).await,
@@ -49,6 +52,7 @@ pub(crate) async fn run(command: Command) -> Result<(), Error> {
         Command::Export(args) => export::run(args).await,
         Command::Import(args) => import::run(args).await,
         Command::Verify(args) => verify::run(args).await,
+        Command::Conformance(args) => conformance::run(args).await,
         Command::Tools(args) => tools::run(args).await,
         Command::Demo(args) => demo::run(args).await,
         Command::Completions(args) => completions::run(args),

@@ -112,6 +112,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
     let configured = CliSettings::find(args.config.as_deref())?;
     let tools = configured.tools()?;
     let catalog = if tools.is_empty() { catalog } else { catalog.with_executor(Arc::new(tools.clone())) };
+    let webhook = configured.webhook()?;
     logfmt::init(&args.log).map_err(|e| Error::usage(format!("--log {:?}: {e}", args.log), HELP))?;
 
     let blobs = args.blobs.unwrap_or_else(|| store::blobs_beside(&args.journal));
@@ -126,6 +127,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
     config.allowed_hosts = args.allowed_hosts;
     config.policy = policy(&configured);
     config.lanes = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    config.webhook = webhook.map(Arc::new);
     config.settings = Settings {
         default_project: args.project.clone(),
         scratch: Some(store::folder_of(&args.journal)),

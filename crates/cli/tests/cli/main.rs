@@ -1,6 +1,7 @@
 //! The binary as its users meet it: what is typed, what comes back.
 
 mod arguments;
+mod conformance;
 mod demo;
 mod embedded;
 mod files;

@@ -14,6 +14,7 @@ use crate::guard::Reach;
 use crate::host::Settings;
 use crate::hub::RingLimits;
 use crate::registry::Directory;
+use crate::webhook::Webhook;
 
 /// Where a server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -146,6 +147,8 @@ pub struct Config {
     pub registry: Option<Registry>,
     /// Who may have which tool run; without one, a call asks for itself.
     pub policy: Option<Arc<dyn Policy>>,
+    /// Who is told of what waits for a person.
+    pub webhook: Option<Arc<Webhook>>,
     /// Default project and heartbeats.
     pub settings: Settings,
     /// Bounds of the engine.
@@ -171,6 +174,7 @@ impl Config {
             catalog,
             registry: None,
             policy: None,
+            webhook: None,
             settings: Settings::default(),
             limits: Limits::default(),
             ring: RingLimits::default(),

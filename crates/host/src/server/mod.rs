@@ -32,7 +32,8 @@ use crate::hub::Hub;
 use crate::registry::{self, Registrar};
 use crate::system::System;
 use crate::trace::Line;
-use crate::{Host, grpc, http};
+use crate::webhook::{self, Webhook};
+use crate::{Host, expiry, grpc, http};
 
 /// Streams that one connection may have open.
 const STREAMS_MAX: u32 = 1024;
@@ -59,6 +60,7 @@ pub struct Bound {
     registry: Option<Port>,
     host: Arc<Host>,
     health: HealthReporter,
+    webhook: Option<Arc<Webhook>>,
     stop_within: Duration,
 }
 
@@ -92,7 +94,8 @@ impl Server {
         let (routes, health) = grpc::routes(&host).await;
         let router = router(routes.into_axum_router(), &host, guard);
         let sessions = Port { listener, address, router, connections_max: config.connections_max, lanes };
-        Ok(Bound { sessions, registry, host, health, stop_within: config.stop_within })
+        let (webhook, stop_within) = (config.webhook, config.stop_within);
+        Ok(Bound { sessions, registry, host, health, webhook, stop_within })
     }
 }
 
@@ -166,7 +169,13 @@ impl Bound {
     /// Serves until `shutdown` resolves; then takes no new work, lets running turns reach a durable
     /// point within the configured time, ends the streams and closes.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) -> Stopped {
-        let Bound { sessions, registry, host, health, stop_within } = self;
+        let Bound { sessions, registry, host, health, webhook, stop_within } = self;
+        // They end with this, when they are dropped.
+        let mut beside = JoinSet::new();
+        beside.spawn(expiry::run(Arc::clone(&host), host.hub().asked()));
+        if let Some(webhook) = webhook {
+            beside.spawn(webhook::run(Arc::clone(&host), webhook, host.hub().asked()));
+        }
         let shutdown = shutdown.shared();
         let registry = async {
             match registry {
@@ -185,6 +194,7 @@ impl Bound {
             }
         };
         let (sessions, registry) = tokio::join!(sessions.close(), registry);
+        beside.shutdown().await;
         Stopped { drained, closed: sessions && registry }
     }
 }

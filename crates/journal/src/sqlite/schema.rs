@@ -12,6 +12,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/0001_journal.sql"),
     include_str!("../../migrations/0002_landmarks.sql"),
     include_str!("../../migrations/0003_registrations.sql"),
+    include_str!("../../migrations/0004_asks.sql"),
 ];
 
 /// Marks a file as ours: `insp` in ASCII.

@@ -13,6 +13,7 @@ use inspan_journal::{
 use inspan_wire::{Digest, SessionUid, v1};
 
 pub(crate) mod append;
+pub(crate) mod asks;
 pub(crate) mod delete;
 pub(crate) mod fork;
 pub(crate) mod import;
@@ -176,7 +177,14 @@ pub(crate) fn new_session(uid: &str, project: &str) -> NewSession {
 /// A state that says where it belongs.
 pub(crate) fn state(n: i64) -> State {
     let pending = (n % 2 == 1).then(|| v1::ApprovalRef { tool_call_id: format!("call-{n}"), ..Default::default() });
-    State { compute: (n % 3) as i32, exec: (n % 5) as i32, pending, scan: Bytes::from(format!("scan {n}")) }
+    let deadline_ns = pending.is_some().then_some(n).filter(|n| n % 3 == 0);
+    State {
+        compute: (n % 3) as i32,
+        exec: (n % 5) as i32,
+        pending,
+        deadline_ns,
+        scan: Bytes::from(format!("scan {n}")),
+    }
 }
 
 pub(crate) fn text(seq: i64) -> String {
@@ -261,6 +269,12 @@ macro_rules! suite {
             list: [
                 sessions_are_listed_newest_first, a_listing_keeps_to_its_project, pages_have_no_gaps_or_duplicates,
                 pages_hold_while_others_create, a_uid_is_taken_once, sessions_without_records_are_listed,
+            ],
+            asks: [
+                what_waits_is_listed_oldest_first, a_wait_keeps_its_place_until_it_is_over, a_listing_of_asks_keeps_to_its_project,
+                pages_of_asks_hold_while_some_are_decided, what_is_due_comes_by_its_deadline,
+                an_announced_wait_is_not_announced_again, a_fork_waits_for_itself_only, an_import_has_waited_since_it_asked,
+                asks_are_there_after_a_restart,
             ],
             fork: [
                 a_fork_reads_its_parents_records, a_fork_reads_across_every_boundary, a_fork_and_its_parent_part_ways,

@@ -6,6 +6,7 @@ mod forks;
 pub(crate) mod hop;
 mod million;
 mod open;
+mod parked;
 mod remote;
 mod stream;
 mod tool;
@@ -27,4 +28,5 @@ pub(crate) const ALL: &[Bench] = &[
     open::BENCH,
     stream::BENCH,
     million::BENCH,
+    parked::BENCH,
 ];
