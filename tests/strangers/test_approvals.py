@@ -1,9 +1,13 @@
 """Approvals over the wire: a harness of grpcio alone asks, a person decides, a tool that counts does it once."""
 
+import base64
 import collections
+import hashlib
+import hmac
 import http.server
 import json
 import pathlib
+import queue
 import shutil
 import subprocess
 import sys
@@ -143,3 +147,50 @@ def test_a_turn_cannot_start_while_one_waits(make_host, place):
     uid = parked(host)
     refused = host.cli("exec", "--session", uid, "--input", "look", check=False)
     assert refused.returncode == 1 and "waits on tool call pay-1" in refused.stderr
+
+
+class Hook(http.server.BaseHTTPRequestHandler):
+    """Takes whatever it is told."""
+
+    def do_POST(self):
+        self.server.told.put((self.headers, self.rfile.read(int(self.headers["Content-Length"]))))
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def hook():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hook)
+    server.told = queue.Queue()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def test_what_waits_is_told_listed_and_decided_as_shown(make_host, place, counter, hook, tmp_path):
+    """Signature and digest are what Python's own hmac and hashlib compute, and a decision on anything else is refused."""
+    data, args = place
+    key = tmp_path / "key"
+    key.write_text("whsec_" + base64.b64encode(bytes(range(32))).decode())
+    with (tmp_path / "inspan.toml").open("a") as config:
+        config.write(f'[webhook]\nurl = "http://127.0.0.1:{hook.server_address[1]}/"\nsecret_file = "{key}"\n')
+    host = make_host(*args, folder=data)
+    uid = parked(host)
+    headers, body = hook.told.get(timeout=SECONDS_MAX)
+    signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+    tag = base64.b64encode(hmac.digest(bytes(range(32)), signed, "sha256")).decode()
+    assert headers["webhook-signature"] == f"v1,{tag}"
+    [ask] = json.loads(host.cli("asks", "--json").stdout)["asks"]
+    assert json.loads(body)["data"] == ask and ask["session"] == uid and ask["asked_by"] == "ASKED_BY_HARNESS"
+    recorded = json.loads(host.cli("replay", "--session", uid, "--from", ask["call_seq"], "--json").stdout.splitlines()[0])
+    canonical = json.dumps(recorded["event"]["tool"]["args"], sort_keys=True, separators=(",", ":"))
+    assert ask["args_digest"] == "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
+    other = host.cli("approve", uid, "--digest", "sha256:" + hashlib.sha256(b"{}").hexdigest(), check=False)
+    assert other.returncode == 1 and "FailedPrecondition" in other.stderr and not counter.runs
+    host.cli("approve", uid, "--digest", ask["args_digest"])
+    assert list(counter.runs.values()) == [1] and host.cli("asks").stdout == ""
+    assert hook.told.empty(), "told once"

@@ -4,11 +4,12 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
+use clap::parser::ValueSource;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::commands::{
-    cancel, completions, conformance, create, decide, delete, demo, exec, export, fork, get, harness, import, list,
-    reference, replay, rerun, resume, serve, suspend, tools, verify, version, watch,
+    asks, cancel, completions, conformance, create, decide, delete, demo, exec, export, fork, get, harness, import,
+    list, reference, replay, rerun, resume, serve, suspend, tools, verify, version, watch,
 };
 use crate::{argv, error};
 
@@ -37,6 +38,7 @@ pub(crate) enum Command {
     Fork(fork::Args),
     Suspend(suspend::Args),
     Resume(resume::Args),
+    Asks(asks::Args),
     /// Let the tool call that a session waits with run, and go on with its turn
     Approve(decide::Args),
     /// Refuse the tool call that a session waits with, and go on with its turn
@@ -73,8 +75,15 @@ pub(crate) fn parse(argv: impl IntoIterator<Item = OsString>) -> Result<Cli, Ear
     let argv = argv::normalise(&definition, argv);
     let verb = argv.iter().skip(1).filter_map(|a| a.to_str()).find(|a| definition.find_subcommand(a).is_some());
     let help = verb.map_or_else(|| TOP.to_owned(), |verb| format!("inspan {verb} --help"));
-    let parsed = definition.try_get_matches_from(&argv).and_then(|matches| Cli::from_arg_matches(&matches));
-    parsed.map_err(|e| Early::of(&e, help))
+    let parsed = definition.try_get_matches_from(&argv).and_then(|matches| {
+        let mut cli = Cli::from_arg_matches(&matches)?;
+        if let (Command::Asks(args), Some((_, given))) = (&mut cli.command, matches.subcommand()) {
+            args.one_project = given.value_source("project") == Some(ValueSource::CommandLine);
+        }
+        Ok(cli)
+    });
+    let exit = if verb.is_some_and(|verb| FLAGS_FAIL.contains(&verb)) { 1 } else { 2 };
+    parsed.map_err(|e| Early::of(&e, help, exit))
 }
 
 /// A command line that runs nothing.
@@ -93,27 +102,32 @@ pub(crate) enum Early {
         text: String,
         /// Where to read on.
         help: String,
+        /// What to end with: 2, or 1 for the verbs of [`FLAGS_FAIL`].
+        exit: u8,
     },
 }
 
+/// Verbs whose wrong flags are an ordinary failure, since scripts of this protocol's other tools take them for one.
+const FLAGS_FAIL: [&str; 3] = ["approve", "deny", "harness"];
+
 impl Early {
-    fn of(e: &clap::Error, help: String) -> Early {
+    fn of(e: &clap::Error, help: String, exit: u8) -> Early {
         match e.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Early::Asked(e.render().ansi().to_string()),
             // A verb that has verbs of its own.
             ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand if help != TOP => {
-                Early::Flags { text: "a verb is missing".to_owned(), help }
+                Early::Flags { text: "a verb is missing".to_owned(), help, exit: 2 }
             }
-            ErrorKind::InvalidSubcommand if help != TOP => Early::Flags { text: one_line(e), help },
+            ErrorKind::InvalidSubcommand if help != TOP => Early::Flags { text: one_line(e), help, exit: 2 },
             ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
                 Early::Verb { text: None }
             }
             ErrorKind::InvalidSubcommand => Early::Verb { text: Some(one_line(e)) },
-            _ => Early::Flags { text: one_line(e), help },
+            _ => Early::Flags { text: one_line(e), help, exit },
         }
     }
 
-    /// Prints it and gives the exit code: 0 for what was asked for, else 2.
+    /// Prints it and gives the exit code: 0 for what was asked for, else 2, or 1 for the flags of a few verbs.
     pub(crate) fn print(self) -> ExitCode {
         match self {
             Early::Asked(text) => {
@@ -135,9 +149,9 @@ impl Early {
                 error::say(&format!("{lead}{usage}\ntry: inspan --help"));
                 ExitCode::from(2)
             }
-            Early::Flags { text, help } => {
+            Early::Flags { text, help, exit } => {
                 error::print(&text, &help);
-                ExitCode::from(2)
+                ExitCode::from(exit)
             }
         }
     }

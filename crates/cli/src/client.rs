@@ -1,6 +1,6 @@
 //! The way to a host: one that listens somewhere, or one in this process.
 
-use inspan_host::proto::{JournalClient, SessionsClient};
+use inspan_host::proto::{AsksClient, JournalClient, SessionsClient};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 
@@ -79,7 +79,7 @@ impl Target {
 }
 
 /// A word as a shell takes it.
-fn shell(word: &str) -> String {
+pub(crate) fn shell(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+=,[]".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();
@@ -88,7 +88,7 @@ fn shell(word: &str) -> String {
 }
 
 /// A status as gRPC tools print it.
-fn rpc_text(status: &Status) -> String {
+pub(crate) fn rpc_text(status: &Status) -> String {
     let code = match status.code() {
         Code::Cancelled => "Canceled".to_owned(),
         code => format!("{code:?}"),
@@ -104,12 +104,14 @@ fn connection_lost(status: &Status) -> Option<Status> {
     is_ours.then(|| Status::unavailable("the connection to the host was lost; every record that was shown is durable"))
 }
 
-/// Both services of one host.
+/// The services of one host.
 pub(crate) struct Client {
     /// Package `agentsessions.v1`.
     pub(crate) sessions: SessionsClient<Channel>,
     /// Package `inspan.v1`.
     pub(crate) journal: JournalClient<Channel>,
+    /// Its inbox.
+    pub(crate) asks: AsksClient<Channel>,
     embedded: Option<Embedded>,
 }
 
@@ -120,11 +122,11 @@ impl Client {
     /// Nobody answers, or the embedded host cannot start: its journal is damaged or in use.
     pub(crate) async fn open(target: &Target) -> Result<Client, Error> {
         if !target.server.is_empty() {
-            let channel = connect(&target.server).await?;
+            let channel = connect(&target.server, || serve_at(&target.server)).await?;
             return Ok(Client::over(channel, None));
         }
         let mut embedded = Embedded::start(target).await?;
-        let channel = connect(embedded.address()).await?;
+        let channel = connect(embedded.address(), || serve_at(embedded.address())).await?;
         embedded.hide();
         Ok(Client::over(channel, Some(embedded)))
     }
@@ -134,14 +136,15 @@ impl Client {
     /// # Errors
     /// Nobody answers.
     pub(crate) async fn connect(address: &str) -> Result<Client, Error> {
-        Ok(Client::over(connect(address).await?, None))
+        Ok(Client::over(connect(address, || serve_at(address)).await?, None))
     }
 
     fn over(channel: Channel, embedded: Option<Embedded>) -> Client {
         let limit = MESSAGE_BYTES_MAX;
         let sessions = SessionsClient::new(channel.clone()).max_decoding_message_size(limit);
-        let journal = JournalClient::new(channel).max_decoding_message_size(limit);
-        Client { sessions, journal, embedded }
+        let journal = JournalClient::new(channel.clone()).max_decoding_message_size(limit);
+        let asks = AsksClient::new(channel).max_decoding_message_size(limit);
+        Client { sessions, journal, asks, embedded }
     }
 
     /// Opens a client, uses it and closes it, whatever came out.
@@ -160,15 +163,24 @@ impl Client {
 
     /// Lets an embedded host stop in its own time: what it acknowledged is durable before this returns.
     async fn close(self) {
-        let Client { sessions, journal, embedded } = self;
-        drop((sessions, journal));
+        let Client { sessions, journal, asks, embedded } = self;
+        drop((sessions, journal, asks));
         if let Some(embedded) = embedded {
             embedded.stop().await;
         }
     }
 }
 
-async fn connect(address: &str) -> Result<Channel, Error> {
+/// The command that starts a host at an address where there is none.
+fn serve_at(address: &str) -> String {
+    format!("inspan serve --addr {}", shell(address))
+}
+
+/// A connection to `address`. `next` is the command that helps when nobody answers.
+///
+/// # Errors
+/// Nobody answers, or it is no address.
+pub(crate) async fn connect(address: &str, next: impl FnOnce() -> String) -> Result<Channel, Error> {
     let uri = if address.starts_with("unix:") || address.contains("://") {
         address.to_owned()
     } else {
@@ -179,7 +191,7 @@ async fn connect(address: &str) -> Result<Channel, Error> {
     })?;
     endpoint.connect().await.map_err(|e| {
         let status = Status::unavailable(format!("no host answers at {address}: {}", root_cause(&e)));
-        Error::new(rpc_text(&status), format!("inspan serve --addr {}", shell(address)))
+        Error::new(rpc_text(&status), next())
     })
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use inspan_host::Settings;
 use inspan_host::catalog::Static;
 use inspan_host::models::Echo;
+use inspan_host::registry::Directory;
 use inspan_host::server::{Address, Config, Server};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -33,7 +34,10 @@ impl Embedded {
         let journal = Path::new(&target.journal);
         let store = store::open(journal, &store::blobs_beside(journal))?;
         let dir = PrivateDir::new()?;
-        let mut config = Config::new(Address::Unix(socket(&dir)), store, Arc::new(Static::new(Arc::new(Echo))));
+        // What is registered is known here too, so that its sessions are refused for the right reason: there is no model.
+        let catalog = Directory::load(Static::new(Arc::new(Echo)), Arc::clone(&store) as _, None).await;
+        let catalog = catalog.map_err(|e| Error::new(e.to_string(), "inspan list --journal FILE"))?;
+        let mut config = Config::new(Address::Unix(socket(&dir)), store, Arc::new(catalog));
         config.settings = Settings {
             default_project: target.project.clone(),
             scratch: Some(store::folder_of(journal)),

@@ -5,6 +5,10 @@ use v1::event::Body;
 
 use crate::output::{Dress, Paint};
 
+mod asks;
+
+pub(crate) use asks::{ask_row, ask_table};
+
 /// `COMPUTE_LIVE`, or the number of a state that this build does not know.
 pub(crate) fn compute(session: &v1::Session) -> String {
     enum_name(v1::ComputeState::try_from(session.compute_state).map(|s| s.as_str_name()), session.compute_state)
@@ -127,11 +131,13 @@ pub(crate) fn moved(verb: &str, session: &v1::Session) -> String {
 }
 
 /// A decision and the session behind it.
-pub(crate) fn decided(uid: &str, approved: bool, answer: &v1::ApproveResponse) -> String {
+pub(crate) fn decided(uid: &str, approved: bool, answer: &inspan_wire::inspan_v1::DecideResponse) -> String {
     let seq = answer.decision.as_ref().map_or(0, |record| record.seq);
     let session = answer.session.clone().unwrap_or_default();
+    // The digest stands where it was named: scripts of other hosts know the line without it.
+    let digest = if answer.args_digest.is_empty() { String::new() } else { format!(" digest={}", answer.args_digest) };
     format!(
-        "session {uid} decision committed seq={seq} approved={approved} compute={} last_seq={}",
+        "session {uid} decision committed seq={seq} approved={approved} compute={} last_seq={}{digest}",
         compute(&session),
         session.last_seq
     )

@@ -23,18 +23,17 @@ mod store;
 mod temp;
 mod values;
 
-/// Threads that drive turns. One core is left to the thread that writes the journal: a worker that is woken to find
-/// nothing costs the chunk that it was woken beside.
-fn workers() -> usize {
-    std::thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1).max(1))
-}
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let cli = match cli::parse(std::env::args_os()) {
         Ok(cli) => cli,
         Err(early) => return early.print(),
     };
-    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(workers()).enable_all().build() {
+    // A host serves on lanes of its own; what is left needs no more than one worker, and a second one that is woken to
+    // find nothing costs the client that waits.
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build() {
         Ok(runtime) => runtime,
         Err(e) => {
             return error::Error::new(format!("starting the runtime failed: {e}"), "ulimit -u, then the command again")

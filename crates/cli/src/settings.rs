@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use inspan_host::config::File;
 use inspan_host::tools::Tools;
+use inspan_host::webhook::Webhook;
 
 use crate::error::Error;
 
@@ -34,6 +35,16 @@ impl Settings {
         let file =
             file.map_err(|e| Error::usage(e.to_string(), format!("inspan tools --config {}", path.display())))?;
         Ok(Settings { path: Some(path), file })
+    }
+
+    /// Who is told of what waits for a person, with the key from this process's environment or from its file.
+    ///
+    /// # Errors
+    /// The key is not where the file says.
+    pub(crate) fn webhook(&self) -> Result<Option<Webhook>, Error> {
+        let Some(config) = &self.file.webhook else { return Ok(None) };
+        let env = |name: &str| std::env::var(name).ok();
+        Webhook::new(config, &env).map(Some).map_err(|e| Error::new(e, "inspan serve --help"))
     }
 
     /// The executors that the file names, with their secrets from this process's environment.

@@ -21,6 +21,8 @@ use crate::{Agent, Error};
 pub(crate) struct Drive {
     /// Where it runs.
     pub(crate) agent: Arc<Agent>,
+    /// What the harness said of itself when this turn was admitted.
+    pub(crate) admitted: v1::HarnessDescriptor,
     /// What the harness gets.
     pub(crate) start: Start,
     /// The id that its records carry: empty in a legacy journal.
@@ -51,7 +53,8 @@ impl Engine {
     /// Drives the turn to its end. Whatever happens is in the journal afterwards, except what a stopping
     /// host leaves for Resume.
     pub(crate) async fn drive(&self, guard: &Guard, drive: Drive) -> Result<(), Error> {
-        let Drive { agent, start, record_id, past, tape, feed, writer, deadline_ns, after_end, tools } = drive;
+        let Drive { agent, admitted, start, record_id, past, tape, feed, writer, deadline_ns, after_end, tools } =
+            drive;
         let inner = &self.inner;
         let cancel = guard.begin(&start.execution_id);
         inner.observer.turn_changed(&start.session.as_str().into());
@@ -67,7 +70,7 @@ impl Engine {
         let uid: SessionUid = start.session.as_str().into();
         let sink = TurnSink::new(uid.clone(), record_id.clone(), past, tape, feed, Some(live));
         let outcome = {
-            let run = agent.harness.run(start, &sink);
+            let run = agent.harness.run_admitted(&admitted, start, &sink);
             let interrupt = self.interrupt(cancel, deadline_ns);
             pin_mut!(interrupt);
             match select(run, interrupt).await {
@@ -127,7 +130,10 @@ async fn hand_off(mut writer: Writer, uid: &SessionUid, outcome: Outcome) -> Res
     {
         return Err(Error::HarnessFailed(failure.to_string()));
     }
-    writer.append(vec![suspend_event(uid)]).await.map(drop)
+    writer.append(vec![suspend_event(uid)]).await?;
+    // It may sleep for days, and ten thousand like it.
+    writer.cool();
+    Ok(())
 }
 
 /// LIFECYCLE_SUSPEND of a session whose compute keeps only files: its handle is the session itself (R-LIFE-1).

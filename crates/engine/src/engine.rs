@@ -12,7 +12,7 @@ use crate::history::Past;
 use crate::scan::Scan;
 use crate::warm::Warm;
 use crate::writer::Writer;
-use crate::{Agent, Catalog, Error, Observer, Policy, Rim};
+use crate::{Agent, Catalog, Error, Observer, Policy, Rim, Unserved};
 
 /// Bounds that the engine keeps.
 #[derive(Debug, Clone)]
@@ -85,10 +85,10 @@ impl Engine {
     /// puts its default there before.
     ///
     /// # Errors
-    /// [`Error::UnknownHarness`], or the store's.
+    /// [`Error::UnknownHarness`], [`Error::HarnessUnservable`], [`Error::HarnessRetired`], or the store's.
     pub async fn create(&self, info: v1::Session) -> Result<v1::Session, Error> {
         if !info.harness.is_empty() {
-            self.agent(&info.harness)?;
+            self.refuse_retired(&*self.agent(&info.harness)?).await?;
         }
         let info = v1::Session {
             metadata: info.metadata.map(|m| v1::ResourceMetadata {
@@ -152,20 +152,55 @@ impl Engine {
     }
 
     pub(crate) fn agent(&self, name: &str) -> Result<Arc<Agent>, Error> {
-        self.inner.catalog.agent(name).ok_or_else(|| Error::UnknownHarness {
-            name: name.to_owned(),
-            known: self.inner.catalog.names().join(", "),
+        self.inner.catalog.agent(name).map_err(|unserved| match unserved {
+            Unserved::Unknown => {
+                Error::UnknownHarness { name: name.to_owned(), known: self.inner.catalog.names().join(", ") }
+            }
+            Unserved::Unservable(why) => Error::HarnessUnservable(why),
         })
+    }
+
+    /// R-REG-3: for a session that is about to be created. One that exists goes on, its forks included.
+    async fn refuse_retired(&self, agent: &Agent) -> Result<(), Error> {
+        if agent.registered.is_none() {
+            return Ok(());
+        }
+        match self.inner.catalog.retired(&agent.name).await? {
+            Some(reason) => Err(Error::HarnessRetired { harness: agent.name.clone(), reason }),
+            None => Ok(()),
+        }
+    }
+
+    /// R-REG-6: a session whose harness, or the harness of whose turn, is registered has no turns on two of them.
+    pub(crate) fn check_pin(&self, session: &Session, other: &str) -> Result<(), Error> {
+        let registered = |name: &str| match self.inner.catalog.agent(name) {
+            Ok(agent) => agent.registered.is_some(),
+            Err(Unserved::Unservable(_)) => true,
+            Err(Unserved::Unknown) => false,
+        };
+        let stored = self.stored_name(session);
+        if other.is_empty() || other == stored || !(registered(stored) || registered(other)) {
+            return Ok(());
+        }
+        let (session, stored, other) = (session.uid.clone(), stored.to_owned(), other.to_owned());
+        Err(Error::HarnessPinned { session, stored, other })
+    }
+
+    /// The harness that a session was created on: its own, or the default.
+    fn stored_name<'a>(&'a self, session: &'a Session) -> &'a str {
+        match session.info.harness.as_str() {
+            "" => self.inner.catalog.default_name(),
+            name => name,
+        }
     }
 
     /// The agent that a session's new turns run on: its own, or the default.
     pub(crate) fn stored_agent(&self, session: &Session) -> Result<Arc<Agent>, Error> {
-        let name = &session.info.harness;
-        self.agent(if name.is_empty() { self.inner.catalog.default_name() } else { name })
+        self.agent(self.stored_name(session))
     }
 
     /// Describes the harness and checks that this host can run it: before any fence and any record
-    /// (R-CAP-1, R-CAP-2, R-CAP-4).
+    /// (R-CAP-1 to R-CAP-4).
     pub(crate) async fn admit(&self, agent: &Agent) -> Result<v1::HarnessDescriptor, Error> {
         let rim = &self.inner.rim;
         let limit = rim.sleep_until(rim.now_ns().saturating_add(self.inner.limits.describe_ns_max));
@@ -177,6 +212,16 @@ impl Engine {
             })?,
             Either::Right(_) => return Err(failed("no answer in time".to_owned())),
         };
+        if let Some(registered) = &agent.registered
+            && !registered.descriptor_id.is_empty()
+            && registered.descriptor_id != descriptor.id
+        {
+            return Err(Error::HarnessDescriptorMismatch {
+                harness: agent.name.clone(),
+                registered: registered.descriptor_id.clone(),
+                answered: descriptor.id,
+            });
+        }
         if needs_memory(&descriptor) && !agent.memory_snapshot {
             return Err(Error::Unplaceable(format!(
                 "harness {} needs its memory kept and this host has no runtime that keeps memory: \
@@ -192,8 +237,13 @@ impl Engine {
     }
 
     pub(crate) fn writer(&self, session: &Session, fence: FenceRule) -> Result<Writer, Error> {
+        Ok(self.writer_at(session, Scan::load(&session.state)?, fence))
+    }
+
+    /// As [`Engine::writer`], for a session whose fold has been read.
+    pub(crate) fn writer_at(&self, session: &Session, scan: Scan, fence: FenceRule) -> Writer {
         let inner = &self.inner;
-        Writer::new(inner.journal.clone(), inner.warm.clone(), inner.observer.clone(), session, fence)
+        Writer::new(inner.journal.clone(), inner.warm.clone(), inner.observer.clone(), session, scan, fence)
     }
 
     pub(crate) fn new_uid(&self) -> SessionUid {

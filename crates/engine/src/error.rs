@@ -42,6 +42,44 @@ pub enum Error {
         /// The names there are.
         known: String,
     },
+    /// A registered harness that this host cannot use: the text says why and what to do (R-REG-5, R-REG-7).
+    #[error("{0}")]
+    HarnessUnservable(String),
+    /// A registered harness that takes no new sessions (R-REG-3).
+    #[error("harness {harness} is retired and takes no new sessions{}: name another one, or register it again",
+        if reason.is_empty() { String::new() } else { format!(" ({reason})") })]
+    HarnessRetired {
+        /// Its name.
+        harness: String,
+        /// What it was retired with; may be empty.
+        reason: String,
+    },
+    /// A turn on another harness than the session's own, and one of the two is registered (R-REG-6).
+    #[error(
+        "session {session} is on harness {stored} and not on {other}, and a registered harness shares its sessions with no \
+         other: leave the harness out, or create a session on {other}"
+    )]
+    HarnessPinned {
+        /// The session.
+        session: SessionUid,
+        /// The harness that it was created on.
+        stored: String,
+        /// The harness that was asked for, or that the turn began on.
+        other: String,
+    },
+    /// Who answers is not what the harness was registered as (R-CAP-3).
+    #[error(
+        "harness {harness} is registered as {registered:?} and {answered:?} answers at its address: start the one that was \
+         registered, or register the other under another name"
+    )]
+    HarnessDescriptorMismatch {
+        /// Its name.
+        harness: String,
+        /// The id in its registration.
+        registered: String,
+        /// The id that it describes itself with.
+        answered: String,
+    },
     /// The recorded harness of an interrupted turn is not served here (R-VER-4).
     #[error(
         "the turn ran on harness {0}, which this host does not serve: serve it and resume again, or start a new turn"
@@ -178,7 +216,11 @@ impl Error {
             Error::Journal(J::Invalid(_)) | Error::InvalidArgument(_) | Error::UnknownHarness { .. } => {
                 Code::InvalidArgument
             }
-            Error::RecordedHarnessNotServed(_)
+            Error::HarnessUnservable(_)
+            | Error::HarnessRetired { .. }
+            | Error::HarnessPinned { .. }
+            | Error::HarnessDescriptorMismatch { .. }
+            | Error::RecordedHarnessNotServed(_)
             | Error::HarnessMismatch { .. }
             | Error::HarnessVersionMismatch { .. }
             | Error::Unplaceable(_)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use inspan_harness::Start;
-use inspan_journal::{FenceRule, Session};
+use inspan_journal::{FenceRule, Session, State};
 use inspan_wire::v1::{self, EventKind, event::Body};
 use inspan_wire::{SessionUid, hex};
 
@@ -25,6 +25,8 @@ pub struct Turn {
     agent: Option<Arc<Agent>>,
     request: v1::ExecRequest,
     execution_id: String,
+    /// The session's fold when the turn was accepted, and what it was read from.
+    fold: (State, Scan),
 }
 
 impl Engine {
@@ -40,7 +42,7 @@ impl Engine {
         if self.inner.guards.draining() {
             return Err(Error::Stopping);
         }
-        let (view, uid, agent) = if request.session.is_empty() {
+        let (view, uid, agent, fold) = if request.session.is_empty() {
             let info = v1::Session {
                 metadata: Some(v1::ResourceMetadata { project: default_project.to_owned(), ..Default::default() }),
                 harness: request.harness.clone(),
@@ -49,24 +51,26 @@ impl Engine {
             let view = self.create(info).await?;
             let uid = SessionUid::from(view.metadata.as_ref().map_or("", |m| m.uid.as_str()));
             let stored = self.load(&uid).await?;
-            (view, uid, self.stored_agent(&stored)?)
+            let scan = Scan::load(&stored.state)?;
+            (view, uid, self.stored_agent(&stored)?, (stored.state, scan))
         } else {
             let session = self.load(&request.session.as_str().into()).await?;
             let scan = Scan::load(&session.state)?;
             if let Some(execution_id) = recovers(&request, &scan) {
-                let (view, uid) = (self.view(&session), session.uid);
-                return Ok(Turn { engine: self.clone(), view, uid, agent: None, request, execution_id });
+                let (view, uid, fold) = (self.view(&session), session.uid, (session.state, scan));
+                return Ok(Turn { engine: self.clone(), view, uid, agent: None, request, execution_id, fold });
             }
             // An unknown stored name is refused also when this turn overrides it (R-VER-5).
             let stored = self.stored_agent(&session)?;
             let agent = if request.harness.is_empty() { stored } else { self.agent(&request.harness)? };
+            self.check_pin(&session, &agent.name)?;
             refuse_gated(&session.uid, &scan)?;
-            (self.view(&session), session.uid, agent)
+            (self.view(&session), session.uid, agent, (session.state, scan))
         };
         let mut id = [0; 8];
         self.inner.rim.fill(&mut id);
         let execution_id = hex(&id);
-        Ok(Turn { engine: self.clone(), view, uid, agent: Some(agent), request, execution_id })
+        Ok(Turn { engine: self.clone(), view, uid, agent: Some(agent), request, execution_id, fold })
     }
 
     /// What a turn runs its tools with. `acted`: see [`Tools::acted`].
@@ -136,7 +140,8 @@ impl Turn {
         let engine = &self.engine;
         let deadline_ns = self.deadline_ns()?;
         let session = engine.load(&self.uid).await?;
-        let scan = Scan::load(&session.state)?;
+        let (read, scan) = &self.fold;
+        let scan = if *read == session.state { scan.clone() } else { Scan::load(&session.state)? };
         let Some(agent) = &self.agent else {
             self.check_expected(&session)?;
             return engine.resume_guarded(guard, &self.uid, deadline_ns).await;
@@ -146,16 +151,16 @@ impl Turn {
             return Err(fault.error());
         }
         self.check_expected(&session)?;
-        let descriptor = engine.admit(agent).await?;
+        let admitted = engine.admit(agent).await?;
         if deadline_ns.is_some_and(|ns| engine.inner.rim.now_ns() >= ns) {
             return Err(Error::DeadlineExceeded);
         }
 
         let execution_id = self.execution_id.clone();
         let first_seq = session.head.seq + 1;
-        let mut writer = engine.writer(&session, FenceRule::Next)?;
-        let whole = writer.append(self.first_events(agent, &execution_id, descriptor.version.clone())).await?;
-        let inputs = whole.into_iter().filter_map(input_message).collect();
+        let mut writer = engine.writer_at(&session, scan, FenceRule::Next);
+        let whole = writer.append(self.first_events(agent, &execution_id, admitted.version.clone())).await?;
+        let inputs = whole.iter().filter_map(|event| input_message(event)).collect();
         let past = engine.past(&self.uid);
         let start = Start {
             session: self.uid.to_string(),
@@ -171,7 +176,8 @@ impl Turn {
             start,
             record_id: execution_id,
             past,
-            tape: tape_for(Tape::blank(), &descriptor),
+            tape: tape_for(Tape::blank(), &admitted),
+            admitted,
             feed: None,
             writer,
             deadline_ns,
@@ -225,9 +231,9 @@ pub(crate) fn tape_for(tape: Tape, descriptor: &v1::HarnessDescriptor) -> Tape {
     if needs_memory(descriptor) { tape.without_gates() } else { tape }
 }
 
-fn input_message(event: v1::Event) -> Option<v1::Message> {
-    match (event.kind(), event.body) {
-        (EventKind::EventInput, Some(Body::Message(m))) => Some(m),
+fn input_message(event: &v1::Event) -> Option<v1::Message> {
+    match (event.kind(), &event.body) {
+        (EventKind::EventInput, Some(Body::Message(m))) => Some(m.clone()),
         _ => None,
     }
 }

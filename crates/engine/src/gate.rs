@@ -15,6 +15,9 @@ pub struct Gate {
     pub call_seq: i64,
     /// Seq of its APPROVAL_REQUEST; 0 without one.
     pub request_seq: i64,
+    /// When the ask expires, nanoseconds since the Unix epoch, as its request says; `None` for never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_ns: Option<i64>,
     /// Seq of its APPROVAL_RESULT; 0 without one.
     pub decision_seq: i64,
     /// What was decided.
@@ -131,16 +134,17 @@ impl Gates {
 
     fn step_request(&mut self, seq: i64, request: &v1::ApprovalRequest) -> Result<(), Wrong> {
         let id = &request.tool_call_id;
+        let deadline_ns = crate::ask::deadline_ns(&request.reason);
         match self.last.as_mut().filter(|gate| gate.receipt_seq == 0) {
             Some(gate) if gate.stage() != Stage::Call => wrong("a second approval request of one call"),
             Some(gate) if gate.call_id != *id => contradiction("an approval request of another call"),
             Some(gate) => {
-                gate.request_seq = seq;
+                (gate.request_seq, gate.deadline_ns) = (seq, deadline_ns);
                 Ok(())
             }
             None => match self.call.take() {
                 Some((call_seq, call_id)) if call_id == *id && !id.is_empty() => {
-                    self.begin(Gate { call_id, call_seq, request_seq: seq, ..Gate::default() });
+                    self.begin(Gate { call_id, call_seq, request_seq: seq, deadline_ns, ..Gate::default() });
                     Ok(())
                 }
                 _ => wrong("an approval request without its call"),

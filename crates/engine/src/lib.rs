@@ -7,9 +7,10 @@
 //!
 //! In reading order: `exec` starts a turn, `drive` runs its harness, `sink` is the one path of every
 //! effect, `tool` says what runs tools and who may, `gate` folds the calls that wait for a decision, `tape` holds what the turn has recorded already, `writer` appends, `scan` folds the
-//! journal's past; `approve` decides, `recover`, `rerun`, `fork` and `life` are what else happens to a session.
+//! journal's past; `ask` shows what waits, `approve` decides, `recover`, `rerun`, `fork` and `life` are what else happens to a session.
 
 mod approve;
+pub mod ask;
 mod catalog;
 mod drive;
 mod engine;
@@ -34,7 +35,8 @@ mod warm;
 mod writer;
 
 pub use approve::Decided;
-pub use catalog::{Agent, Catalog};
+pub use ask::{Asked, AskedBy};
+pub use catalog::{Agent, Catalog, Registered, Unserved};
 pub use engine::{Engine, Limits};
 pub use error::{Code, Error};
 pub use exec::Turn;
@@ -43,5 +45,5 @@ pub use model::{Completion, Model, ModelError};
 pub use observe::Observer;
 pub use rerun::Rerun;
 pub use rim::Rim;
-pub use sink::POLICY;
+pub use sink::{EXPIRY, POLICY};
 pub use tool::{Action, Executor, Policy, ReplayRule, ToolError, ToolRun, Verdict};

@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::scan::{Pending, Scan};
 
 impl Engine {
-    /// Puts a session to sleep (R-LIFE-1): nothing of it stays in memory but what is warm.
+    /// Puts a session to sleep (R-LIFE-1): nothing of it stays in memory.
     ///
     /// # Errors
     /// As the table of Suspend's status codes says.
@@ -21,11 +21,15 @@ impl Engine {
         let scan = Scan::load(&session.state)?;
         match scan.gate() {
             // R-APPR-35: who waits is put to sleep by the host that can wake it.
-            Some((turn, gate)) if scan.owns(gate.call_seq) => drop(self.recorded_agent(&session, &turn.harness)?),
+            Some((turn, gate)) if scan.owns(gate.call_seq) => {
+                self.check_pin(&session, &turn.harness)?;
+                self.recorded_agent(&session, &turn.harness)?;
+            }
             _ => drop(self.stored_agent(&session)?),
         }
         let mut writer = self.writer(&session, FenceRule::Next)?;
         writer.append(vec![suspend_event(uid)]).await?;
+        writer.cool();
         drop(guard);
         self.settled(uid).await
     }

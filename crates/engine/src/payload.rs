@@ -89,10 +89,15 @@ pub fn refuse_named(message: &v1::Message) -> Result<(), Error> {
     Ok(())
 }
 
+/// Whether the event may hold a payload that is kept apart from it.
+pub fn may_be_taken_out(event: &v1::Event) -> bool {
+    may_hold_payload(event) && prost::Message::encoded_len(event) > INLINE_BYTES_MAX
+}
+
 /// Takes the large payloads out of `event`. `event` is then what is recorded; what is returned is
 /// to be durable before it.
 pub fn take_out(event: &mut v1::Event) -> Vec<(Digest, Bytes)> {
-    if !may_hold_payload(event) || prost::Message::encoded_len(event) <= INLINE_BYTES_MAX {
+    if !may_be_taken_out(event) {
         return Vec::new();
     }
     let mut out = Vec::new();
@@ -126,7 +131,7 @@ pub fn take_out(event: &mut v1::Event) -> Vec<(Digest, Bytes)> {
             if !r.output_uri.is_empty() || prost::Message::encoded_len(output) <= INLINE_BYTES_MAX {
                 return;
             }
-            let Some(bytes) = output_text(output) else { return };
+            let Some(bytes) = object_text(output) else { return };
             let (digest, bytes) = (Digest::of(&bytes), Bytes::from(bytes));
             if own_digest(&r.output_digest, digest) {
                 r.output = None;
@@ -211,12 +216,12 @@ fn fill(event: &mut v1::Event, payloads: &BTreeMap<Digest, Bytes>) -> Result<(),
     result
 }
 
-/// The name that a `DataPart` gives the object it holds; an output is written through one.
+/// The name that a `DataPart` gives the object it holds; an object is written through one.
 const DATA: (&[u8], &[u8]) = (b"{\"data\":", b"}");
 
-/// A tool output as canonical JSON; `None` when it has no JSON form.
-fn output_text(output: &Struct) -> Option<Vec<u8>> {
-    let text = canon::message(&v1::DataPart { data: Some(output.clone()) }).ok()?;
+/// An object, such as a tool's output or its arguments, as canonical JSON; `None` when it has no JSON form.
+pub(crate) fn object_text(object: &Struct) -> Option<Vec<u8>> {
+    let text = canon::message(&v1::DataPart { data: Some(object.clone()) }).ok()?;
     Some(text.strip_prefix(DATA.0)?.strip_suffix(DATA.1)?.to_vec())
 }
 

@@ -17,7 +17,7 @@ use crate::history::Past;
 use crate::scan::{Pending, Scan, TurnScan};
 use crate::sink::Feed;
 use crate::tape::{Mode, Tape};
-use crate::{Agent, Error};
+use crate::{Agent, Error, Unserved};
 
 impl Engine {
     /// Drives an interrupted turn to its end, or wakes a sleeping session (R-RESUME). On a live session
@@ -41,7 +41,10 @@ impl Engine {
         uid: &SessionUid,
         deadline_ns: Option<i64>,
     ) -> Result<(), Error> {
-        let session = self.load(uid).await?;
+        let mut session = self.load(uid).await?;
+        if self.expire_guarded(&session).await?.is_some() {
+            session = self.load(uid).await?;
+        }
         let scan = Scan::load(&session.state)?;
         if let Some(fault) = &scan.fault {
             return Err(fault.error());
@@ -51,6 +54,7 @@ impl Engine {
             if !scan.owns(gate.call_seq) {
                 return Err(Error::InheritedToolIntent);
             }
+            self.check_pin(&session, &turn.harness)?;
             match gate.stage() {
                 Stage::Call => return self.repair_request(&session, turn, gate).await,
                 // R-APPR-22: nothing has changed.
@@ -100,12 +104,13 @@ impl Engine {
         turn: &TurnScan,
         deadline_ns: Option<i64>,
     ) -> Result<(), Error> {
+        self.check_pin(session, &turn.harness)?;
         let agent = self.recorded_agent(session, &turn.harness)?;
         if turn.marker && turn.have < turn.want {
             return Err(Error::IncompleteInvocation { have: turn.have, want: turn.want });
         }
-        let descriptor = self.admit(&agent).await?;
-        check_version(&agent.name, &turn.version, &descriptor.version)?;
+        let admitted = self.admit(&agent).await?;
+        check_version(&agent.name, &turn.version, &admitted.version)?;
         let past = self.past(&session.uid);
         refuse_inherited_intent(&past, scan, &turn.execution_id, turn.first_seq).await?;
         let recorded = Invocation::read(&past, &turn.execution_id, turn.first_seq, scan.head).await?;
@@ -126,7 +131,8 @@ impl Engine {
             agent,
             start,
             record_id: turn.execution_id.clone(),
-            tape: tape_for(Tape::new(Mode::Live, false), &descriptor),
+            tape: tape_for(Tape::new(Mode::Live, false), &admitted),
+            admitted,
             feed: Some(Feed { past: past.clone(), next: turn.first_seq, last: scan.head }),
             past,
             writer: self.writer(session, FenceRule::Held(fence))?,
@@ -140,7 +146,7 @@ impl Engine {
     /// R-LEGACY-5 to R-LEGACY-7: only the last INPUT is the turn; its records keep an empty id.
     async fn recover_legacy(&self, guard: &Guard, session: &Session, scan: &Scan, seq: i64) -> Result<(), Error> {
         let agent = self.stored_agent(session)?;
-        self.admit(&agent).await?;
+        let admitted = self.admit(&agent).await?;
         let past = self.past(&session.uid);
         refuse_inherited_intent(&past, scan, "", seq).await?;
         let recorded = Invocation::read(&past, "", seq, seq).await?;
@@ -160,6 +166,7 @@ impl Engine {
         let drive = Drive {
             agent,
             start,
+            admitted,
             record_id: String::new(),
             tape: Tape::new(Mode::Live, true),
             feed: Some(Feed { past: past.clone(), next: seq + 1, last: scan.head }),
@@ -193,8 +200,10 @@ impl Engine {
         if recorded.is_empty() {
             return self.stored_agent(session);
         }
-        let agent = self.inner.catalog.agent(recorded);
-        let agent = agent.ok_or_else(|| Error::RecordedHarnessNotServed(recorded.to_owned()))?;
+        let agent = self.inner.catalog.agent(recorded).map_err(|unserved| match unserved {
+            Unserved::Unknown => Error::RecordedHarnessNotServed(recorded.to_owned()),
+            Unserved::Unservable(why) => Error::HarnessUnservable(why),
+        })?;
         if agent.name != recorded {
             return Err(Error::HarnessMismatch { recorded: recorded.to_owned(), served: agent.name.clone() });
         }

@@ -9,7 +9,8 @@ use inspan_wire::SessionUid;
 use inspan_wire::v1::{self, EventKind, event::Body};
 
 use crate::Error;
-use crate::engine::{Engine, needs_memory};
+use crate::engine::Engine;
+use crate::exec::tape_for;
 use crate::history::Past;
 use crate::recover::{Invocation, check_version};
 use crate::scan::Scan;
@@ -37,8 +38,8 @@ struct Execution {
     harness: String,
     version: String,
     completed: bool,
-    /// Its harness is one whose memory has to be kept.
-    needs_memory: bool,
+    /// What its harness says of itself now.
+    admitted: v1::HarnessDescriptor,
 }
 
 /// The executions of a journal by first appearance, and its legacy part.
@@ -88,7 +89,7 @@ impl Engine {
             }
             let descriptor = &descriptors[&agent.name];
             check_version(&agent.name, &run.version, &descriptor.version)?;
-            run.needs_memory = needs_memory(descriptor);
+            run.admitted = descriptor.clone();
         }
         Ok(())
     }
@@ -123,9 +124,9 @@ impl Engine {
         };
         let feed = Feed { past: past.clone(), next: run.first_seq, last: run.last_seq };
         let tape = Tape::new(Mode::Replay, legacy);
-        let tape = if run.needs_memory { tape.without_gates() } else { tape };
+        let tape = tape_for(tape, &run.admitted);
         let sink = TurnSink::new(session.uid.clone(), run.id.clone(), past.clone(), tape, Some(feed), None);
-        let result = agent.harness.run(start, &sink).await;
+        let result = agent.harness.run_admitted(&run.admitted, start, &sink).await;
         let closed = sink.close(result.is_ok()).await;
         if let Some(latched) = closed.latch {
             return Err(latched);

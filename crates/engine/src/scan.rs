@@ -142,6 +142,7 @@ impl Scan {
             compute: self.compute,
             exec: self.exec_state().into(),
             pending: self.awaited(),
+            deadline_ns: self.awaited_gate().and_then(|(_, gate)| gate.deadline_ns),
             scan: Bytes::from(serde_json::to_vec(self).expect("a scan is plain data")),
         }
     }
@@ -181,12 +182,16 @@ impl Scan {
 
     /// The decision that the session waits for (R-APPR-15).
     pub fn awaited(&self) -> Option<v1::ApprovalRef> {
-        let (turn, gate) = self.gate()?;
-        (gate.stage() == Stage::Requested && self.owns(gate.call_seq)).then(|| v1::ApprovalRef {
+        self.awaited_gate().map(|(turn, gate)| v1::ApprovalRef {
             execution_id: turn.execution_id.clone(),
             tool_call_id: gate.call_id.clone(),
             request_seq: gate.request_seq,
         })
+    }
+
+    /// The gate that waits for a decision, with its turn (R-APPR-15).
+    pub fn awaited_gate(&self) -> Option<(&TurnScan, &Gate)> {
+        self.gate().filter(|(_, gate)| gate.stage() == Stage::Requested && self.owns(gate.call_seq))
     }
 
     /// What Resume would drive.
@@ -411,6 +416,12 @@ impl Folder {
 }
 
 impl Scan {
+    /// Whether the record that is folded next may get a mark: then the fold before it is needed.
+    pub fn may_mark(&self, event: &v1::Event) -> bool {
+        let goes_on = self.turn.as_ref().is_some_and(|turn| turn.execution_id == event.execution_id);
+        !goes_on || self.head + 1 - self.mark_seq >= MARK_EVERY
+    }
+
     /// The mark to store with the record just folded, if it starts a turn or the last mark is far.
     pub fn mark(&mut self, before: &Scan, starts: bool) -> Option<TurnMark> {
         // A fork's marker comes without a mark of its own; the record behind it gets the one that is due.

@@ -14,8 +14,8 @@ use inspan_wire::v1::{self, EventKind, event::Body};
 use inspan_wire::{Digest, SessionUid, hex, input};
 use tokio::sync::Mutex;
 
-pub use tools::POLICY;
 pub(crate) use tools::Tools;
+pub use tools::{EXPIRY, POLICY};
 
 use crate::guard::Guards;
 use crate::history::Past;
@@ -160,7 +160,7 @@ impl TurnSink {
     }
 
     /// Appends one event of this turn.
-    async fn record(&self, state: &mut State, kind: EventKind, body: Body) -> Result<v1::Event, SinkError> {
+    async fn record(&self, state: &mut State, kind: EventKind, body: Body) -> Result<Arc<v1::Event>, SinkError> {
         self.record_with(state, kind, body, None).await
     }
 
@@ -170,12 +170,12 @@ impl TurnSink {
         kind: EventKind,
         body: Body,
         request: Option<(Digest, Arc<str>)>,
-    ) -> Result<v1::Event, SinkError> {
+    ) -> Result<Arc<v1::Event>, SinkError> {
         self.append(state, v1::Event::new(&self.execution_id, kind, body), request).await
     }
 
     /// Appends one event that the harness made itself. Directly behind a call without outcome it says so.
-    async fn record_own(&self, state: &mut State, kind: EventKind, body: Body) -> Result<v1::Event, SinkError> {
+    async fn record_own(&self, state: &mut State, kind: EventKind, body: Body) -> Result<Arc<v1::Event>, SinkError> {
         let mut event = v1::Event::new(&self.execution_id, kind, body);
         if state.tape.mistakable(kind) {
             event.actor = Some(v1::IdentityRef { principal: APART.to_owned(), ..Default::default() });
@@ -188,7 +188,7 @@ impl TurnSink {
         state: &mut State,
         event: v1::Event,
         request: Option<(Digest, Arc<str>)>,
-    ) -> Result<v1::Event, SinkError> {
+    ) -> Result<Arc<v1::Event>, SinkError> {
         state.tape.recorded(event.kind());
         let live = state.live()?;
         match live.writer.append_with(vec![event], request).await {

@@ -1,5 +1,7 @@
 //! Tools that the host runs for a harness, and who may have them run.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use inspan_wire::{Digest, SessionUid, v1};
 
@@ -78,6 +80,8 @@ pub struct Verdict {
     pub action: Action,
     /// The name of the rule that says so; it is recorded.
     pub rule: String,
+    /// How long a person has to decide; `None` for ever. Of use with [`Action::Ask`] only.
+    pub expires: Option<Duration>,
 }
 
 /// Who may have which tool run: asked for every call that the host mediates, before anything is recorded.

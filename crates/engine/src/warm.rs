@@ -11,6 +11,10 @@ use lru::LruCache;
 /// Records per page.
 pub(crate) const PAGE: i64 = 128;
 
+/// Pages that are let go of at once when a session goes to sleep; what is warm before them falls out by its age, so that going to
+/// sleep costs the same at every length.
+const FORGOTTEN_PAGES_MAX: i64 = 16;
+
 /// An event and about how many bytes it takes.
 type Item = (Arc<v1::Event>, usize);
 
@@ -90,6 +94,18 @@ impl Warm {
         pages.put(key, items, total);
     }
 
+    /// Lets go of the last pages of a session whose journal ends at `head`, and of its last request.
+    pub(crate) fn forget(&self, session: &SessionUid, head: i64) {
+        {
+            let mut pages = self.pages.lock().expect("no code panics under this lock");
+            let last = place(head.max(1)).0;
+            for page in (last - FORGOTTEN_PAGES_MAX + 1).max(0)..=last {
+                pages.pop(&(session.clone(), page));
+            }
+        }
+        self.requests.lock().expect("no code panics under this lock").pop(session);
+    }
+
     /// The session's last model request.
     pub(crate) fn request(&self, session: &SessionUid) -> Option<(Digest, Arc<str>)> {
         let mut requests = self.requests.lock().expect("no code panics under this lock");
@@ -106,4 +122,26 @@ impl Warm {
 fn place(seq: i64) -> (i64, usize) {
     debug_assert!(seq >= 1, "records start at 1");
     ((seq - 1) / PAGE, usize::try_from((seq - 1) % PAGE).expect("a remainder of a positive number"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_left_of_a_session_that_sleeps() {
+        let warm = Warm::new(1 << 20);
+        let (asleep, awake) = (SessionUid::from("a"), SessionUid::from("b"));
+        for session in [&asleep, &awake] {
+            for seq in 1..=2 * PAGE + 1 {
+                warm.keep(session, seq, &Arc::default(), 10);
+            }
+            warm.keep_request(session, Digest::of(b"x"), Arc::from("x"));
+        }
+        let whole = warm.pages.lock().unwrap().bytes;
+        warm.forget(&asleep, 2 * PAGE + 1);
+        assert!(warm.events(&asleep, 1).is_empty() && warm.events(&asleep, 2 * PAGE + 1).is_empty());
+        assert_eq!((warm.request(&asleep), warm.pages.lock().unwrap().bytes), (None, whole / 2));
+        assert!(!warm.events(&awake, 1).is_empty() && warm.request(&awake).is_some());
+    }
 }

@@ -41,28 +41,26 @@ struct Sealed {
 }
 
 impl Writer {
-    /// A writer at the head of `session`. With [`FenceRule::Next`] the first append takes the fence.
-    ///
-    /// # Errors
-    /// When the stored fold is of an unknown form.
+    /// A writer at the head of `session`, whose fold is `scan`. With [`FenceRule::Next`] the first append takes the fence.
     pub(crate) fn new(
         journal: Arc<dyn Journal>,
         warm: Arc<Warm>,
         observer: Arc<dyn Observer>,
         session: &Session,
+        scan: Scan,
         fence: FenceRule,
-    ) -> Result<Writer, Error> {
-        Ok(Writer {
+    ) -> Writer {
+        Writer {
             journal,
             warm,
             observer,
             session: session.uid.clone(),
             head: session.head,
             fence,
-            scan: Scan::load(&session.state)?,
+            scan,
             in_flight: None,
             broken: None,
-        })
+        }
     }
 
     /// Whether an append failed: then nothing more is written by this writer.
@@ -75,12 +73,17 @@ impl Writer {
         self.head.seq
     }
 
+    /// Lets go of what is kept in memory of the session: it goes to sleep.
+    pub(crate) fn cool(&self) {
+        self.warm.forget(&self.session, self.head.seq);
+    }
+
     /// Appends `events` in one commit; when it returns they are durable and were shown to the
     /// observer. Answers with the events as a harness sees them, payloads in place.
     ///
     /// # Errors
     /// The store's refusal; the writer is then broken.
-    pub(crate) async fn append(&mut self, events: Vec<v1::Event>) -> Result<Vec<v1::Event>, Error> {
+    pub(crate) async fn append(&mut self, events: Vec<v1::Event>) -> Result<Vec<Arc<v1::Event>>, Error> {
         self.append_with(events, None).await
     }
 
@@ -92,21 +95,27 @@ impl Writer {
         &mut self,
         events: Vec<v1::Event>,
         request: Option<(Digest, Arc<str>)>,
-    ) -> Result<Vec<v1::Event>, Error> {
+    ) -> Result<Vec<Arc<v1::Event>>, Error> {
         self.settle().await?;
         let mut whole = Vec::with_capacity(events.len());
         let mut blobs = Vec::new();
         let mut recorded = Vec::with_capacity(events.len());
         for mut event in events {
             normal::event(&mut event);
+            if !payload::may_be_taken_out(&event) {
+                let event = Arc::new(event);
+                whole.push(event.clone());
+                recorded.push(event);
+                continue;
+            }
             let mut served = event.clone();
             for (digest, bytes) in payload::take_out(&mut event) {
                 payload::clear_own_digests(&mut served, digest);
                 self.journal.blobs().put(bytes).await?;
                 blobs.push(digest);
             }
-            whole.push(served);
-            recorded.push(event);
+            whole.push(Arc::new(served));
+            recorded.push(Arc::new(event));
         }
         let request = match request {
             Some((digest, text)) => Some(self.kept_request(digest, text).await),
@@ -135,7 +144,7 @@ impl Writer {
 
     fn submit(
         &mut self,
-        events: Vec<v1::Event>,
+        events: Vec<Arc<v1::Event>>,
         request: Option<KeptRequest>,
         blobs: Vec<Digest>,
     ) -> Result<(), Error> {
@@ -146,12 +155,12 @@ impl Writer {
         for event in events {
             let text = canon::event(&event).map_err(|e| Error::InvalidArgument(e.to_string()))?;
             let record = NewRecord::seal(head.seq + 1, head.hash, Bytes::from(text));
-            let before = scan.clone();
+            let before = scan.may_mark(&event).then(|| scan.clone());
             // An id of this writer is fresh: an earlier execution never comes back.
             let starts = scan.step(record.seq, &event, |_| false);
-            turn = turn.or(scan.mark(&before, starts));
+            turn = turn.or(before.and_then(|before| scan.mark(&before, starts)));
             head = Head { seq: record.seq, hash: Some(record.content_hash) };
-            sealed.push(Sealed { record, event: Arc::new(event) });
+            sealed.push(Sealed { record, event });
         }
         let append = Append {
             session: self.session.clone(),

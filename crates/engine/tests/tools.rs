@@ -192,7 +192,7 @@ impl Policy for ById {
             "who" => Action::Ask,
             _ => return None,
         };
-        Some(Verdict { action, rule: format!("rule-{}", call.id) })
+        Some(Verdict { action, rule: format!("rule-{}", call.id), expires: None })
     }
 }
 

@@ -106,6 +106,22 @@ pub trait Harness: Send + Sync + 'static {
     /// # Errors
     /// Whatever made the turn fail.
     async fn run(&self, start: Start, sink: &dyn Sink) -> Result<(), Failure>;
+
+    /// Drives a turn that was admitted on what `admitted` says: what the host calls. A harness that is linked in cannot
+    /// have become another one since, so its authors have nothing to do here; the way to one at an address makes sure
+    /// of it (R-REMOTE-3).
+    ///
+    /// # Errors
+    /// As [`Harness::run`], or because another harness answers now.
+    async fn run_admitted(
+        &self,
+        admitted: &v1::HarnessDescriptor,
+        start: Start,
+        sink: &dyn Sink,
+    ) -> Result<(), Failure> {
+        let _ = admitted;
+        self.run(start, sink).await
+    }
 }
 
 /// The one way to the world. Operations run one after another; each is durable before it returns.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use inspan_attach::InProcess;
 use inspan_attach::grpc::Remote;
-use inspan_engine::{Agent, Catalog, Executor, Model};
+use inspan_engine::{Agent, Catalog, Executor, Model, Unserved};
 use inspan_harness::Harness;
 use inspan_harness::reference::{Chat, Echo};
 
@@ -13,6 +13,9 @@ pub use inspan_attach::grpc::{Address as HarnessAddress, BadAddress as BadHarnes
 
 /// The name of the harness that every host has.
 const ECHO: &str = "echo";
+
+/// Names that a host gives to harnesses of its own, whether it has them or not: no other harness may have them (R-REG-4).
+pub const RESERVED: [&str; 2] = ["chat", ECHO];
 
 /// Harnesses by name, fixed when the host starts. `echo` is always there and is the default until
 /// another one is chosen.
@@ -64,6 +67,11 @@ impl Static {
         })
     }
 
+    /// What runs the tools of harnesses that bring no executor of their own.
+    pub(crate) fn executor(&self) -> Option<Arc<dyn Executor>> {
+        self.executor.clone()
+    }
+
     fn insert(&mut self, mut agent: Agent) {
         agent.executor = agent.executor.or_else(|| self.executor.clone());
         self.agents.insert(agent.name.clone(), Arc::new(agent));
@@ -79,6 +87,7 @@ pub fn in_process(name: &str, harness: impl Harness, model: Arc<dyn Model>) -> A
         model,
         executor: None,
         memory_snapshot: false,
+        registered: None,
     }
 }
 
@@ -91,12 +100,13 @@ pub fn at_address(name: &str, address: HarnessAddress, model: Arc<dyn Model>) ->
         model,
         executor: None,
         memory_snapshot: false,
+        registered: None,
     }
 }
 
 impl Catalog for Static {
-    fn agent(&self, name: &str) -> Option<Arc<Agent>> {
-        self.agents.get(name).cloned()
+    fn agent(&self, name: &str) -> Result<Arc<Agent>, Unserved> {
+        self.agents.get(name).cloned().ok_or(Unserved::Unknown)
     }
 
     fn default_name(&self) -> &str {

@@ -5,8 +5,7 @@
 
 use std::sync::Arc;
 
-use futures_util::StreamExt as _;
-use futures_util::stream;
+use futures_util::{FutureExt as _, StreamExt as _, stream};
 use inspan_engine::{Engine, Turn};
 use inspan_journal::Record;
 use inspan_models::request_id;
@@ -35,7 +34,8 @@ pub(crate) fn start(engine: &Engine, hub: &Arc<Hub>, turn: Turn, closing: watch:
         follow,
         recovers: turn.recovers(),
         sight: Sight { execution_id, seen },
-        stage: Stage::Running(tokio::spawn(request_id::carried(turn.run()))),
+        // A turn's state is kilobytes: it is put on the heap before it is wrapped, not copied each time.
+        stage: Stage::Running(tokio::spawn(request_id::carried(turn.run().boxed()))),
         closing,
     };
     let first = stream::once(async move { Ok(Update::Session(Box::new(session))) });

@@ -71,6 +71,10 @@ impl Host {
         &self.engine
     }
 
+    pub(crate) fn hub(&self) -> &Hub {
+        &self.hub
+    }
+
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -243,7 +247,9 @@ impl Host {
         &self,
         pieces: impl Stream<Item = Result<Bytes, Fault>> + Send,
     ) -> Result<inspan_v1::ImportResponse, Fault> {
-        transfer::read(&self.engine, self.settings.scratch.clone(), pieces).await
+        let imported = transfer::read(&self.engine, self.settings.scratch.clone(), pieces).await;
+        self.hub.ring_asked();
+        imported
     }
 
     /// The exact text that the model call of record `seq` asked with.
@@ -300,10 +306,12 @@ fn named(uid: &str) -> Result<SessionUid, Fault> {
     Ok(SessionUid::from(uid))
 }
 
-/// Runs what changes a session on a task of its own: a caller that goes away in the middle must not
+/// Runs what changes something on a task of its own: a caller that goes away in the middle must not
 /// stop it half-way.
-async fn outlive<T: Send + 'static>(work: impl Future<Output = Result<T, Fault>> + Send + 'static) -> Result<T, Fault> {
+pub(crate) async fn outlive<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Fault>> + Send + 'static,
+) -> Result<T, Fault> {
     tokio::spawn(request_id::carried(work)).await.unwrap_or_else(|_| {
-        Err(Fault::new(Code::Internal, "the operation broke off inside the host: look at the session before a retry"))
+        Err(Fault::new(Code::Internal, "the operation broke off inside the host: look at what is there before a retry"))
     })
 }

@@ -8,13 +8,15 @@
 //! Deltas live in the ring only: a viewer that misses some gets the record that holds the whole text.
 
 use std::collections::{HashMap, VecDeque};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use inspan_engine::Observer;
 use inspan_engine::observe::Seen;
 use inspan_journal::{Journal, Record};
-use inspan_wire::{SessionUid, v1};
-use tokio::sync::watch;
+use inspan_wire::SessionUid;
+use inspan_wire::v1::{self, EventKind};
+use tokio::sync::{Notify, watch};
 
 use crate::fault::Fault;
 
@@ -43,6 +45,8 @@ const TAKE_ITEMS: usize = 64;
 pub struct Hub {
     rings: RwLock<HashMap<SessionUid, Watched>>,
     limits: RingLimits,
+    /// Rings when a session has come to wait for a person.
+    asked: watch::Sender<()>,
 }
 
 /// A session that someone follows.
@@ -55,7 +59,7 @@ struct Watched {
 /// A ring, and the bell that its viewers sleep on.
 struct Shared {
     ring: Mutex<Ring>,
-    bell: watch::Sender<()>,
+    bell: Notify,
 }
 
 /// ```text
@@ -112,7 +116,7 @@ fn lock(shared: &Shared) -> MutexGuard<'_, Ring> {
 impl Hub {
     /// A hub whose rings keep `limits`.
     pub fn new(limits: RingLimits) -> Hub {
-        Hub { rings: RwLock::default(), limits }
+        Hub { rings: RwLock::default(), limits, asked: watch::Sender::new(()) }
     }
 
     /// Follows a session from record `from` on: the journal first, then live.
@@ -122,7 +126,6 @@ impl Hub {
             hub: Arc::clone(self),
             journal: Arc::clone(journal),
             uid: uid.clone(),
-            bell: ring.bell.subscribe(),
             ring,
             wanted: from.max(1),
             place: Place::Behind,
@@ -139,6 +142,16 @@ impl Hub {
         follow
     }
 
+    /// Changes whenever a session of this host has come to wait for a person.
+    pub(crate) fn asked(&self) -> watch::Receiver<()> {
+        self.asked.subscribe()
+    }
+
+    /// Says that sessions may have come to wait past this hub: by an import.
+    pub(crate) fn ring_asked(&self) {
+        self.asked.send_replace(());
+    }
+
     /// How many sessions are followed.
     pub fn watched(&self) -> usize {
         self.rings.read().unwrap_or_else(PoisonError::into_inner).len()
@@ -149,7 +162,7 @@ impl Hub {
         let watched = rings.entry(uid.clone()).or_insert_with(|| Watched {
             ring: Arc::new(Shared {
                 ring: Mutex::new(Ring { items: VecDeque::new(), first: 0, bytes: 0 }),
-                bell: watch::Sender::new(()),
+                bell: Notify::new(),
             }),
             viewers: 0,
         });
@@ -179,13 +192,16 @@ impl Hub {
                 ring.push(item, self.limits);
             }
         }
-        shared.bell.send_replace(());
+        shared.bell.notify_waiters();
     }
 }
 
 impl Observer for Hub {
     fn committed(&self, session: &SessionUid, records: &[Seen]) {
         self.publish(session, || records.iter().cloned().map(Live::Record));
+        if records.iter().any(|seen| seen.event.kind() == EventKind::EventApprovalRequest) {
+            self.ring_asked();
+        }
     }
 
     fn delta(&self, session: &SessionUid, delta: &v1::Delta) {
@@ -223,7 +239,6 @@ pub struct Follow {
     journal: Arc<dyn Journal>,
     uid: SessionUid,
     ring: Arc<Shared>,
-    bell: watch::Receiver<()>,
     /// The first record that is not in `ready` yet and was not given.
     wanted: i64,
     place: Place,
@@ -246,11 +261,8 @@ impl Follow {
             match self.place {
                 Place::Behind => self.catch_up().await?,
                 Place::Live { at } => {
-                    // The bell is silenced before the look into the ring, so that what comes
-                    // between the look and the wait rings it again.
-                    self.bell.borrow_and_update();
                     if !self.take(at) {
-                        self.bell.changed().await.expect("the ring holds the bell and this viewer the ring");
+                        self.wait_past(at).await;
                     }
                 }
             }
@@ -302,6 +314,16 @@ impl Follow {
             }
         }
         Ok(())
+    }
+
+    /// Waits until there may be something at `at`.
+    async fn wait_past(&self, at: u64) {
+        let mut rung = pin!(self.ring.bell.notified());
+        // Listening begins before the look, so that what comes between the look and the wait is heard.
+        rung.as_mut().enable();
+        if lock(&self.ring).end() <= at {
+            rung.await;
+        }
     }
 
     /// Takes what is in the ring from `at` on; false when there is nothing and the viewer must wait.

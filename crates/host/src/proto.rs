@@ -13,5 +13,10 @@ pub mod inspan_v1 {
     include!("gen/inspan.v1.rs");
 }
 
-pub use agentsessions_v1::{sessions_client::SessionsClient, sessions_server::SessionsServer};
-pub use inspan_v1::{journal_client::JournalClient, journal_server::JournalServer};
+pub use agentsessions_v1::{
+    harness_registry_client::HarnessRegistryClient, harness_registry_server::HarnessRegistryServer,
+    sessions_client::SessionsClient, sessions_server::SessionsServer,
+};
+pub use inspan_v1::{
+    asks_client::AsksClient, asks_server::AsksServer, journal_client::JournalClient, journal_server::JournalServer,
+};

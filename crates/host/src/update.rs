@@ -67,3 +67,11 @@ pub(crate) fn timestamp(ms: i64) -> prost_types::Timestamp {
         nanos: i32::try_from(ms.rem_euclid(1000) * 1_000_000).expect("a remainder below 10^9"),
     }
 }
+
+/// Nanoseconds since the Unix epoch as protobuf spells a time.
+pub(crate) fn timestamp_ns(ns: i64) -> prost_types::Timestamp {
+    prost_types::Timestamp {
+        seconds: ns.div_euclid(1_000_000_000),
+        nanos: i32::try_from(ns.rem_euclid(1_000_000_000)).expect("a remainder below 10^9"),
+    }
+}

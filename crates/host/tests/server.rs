@@ -108,7 +108,7 @@ async fn every_answer_carries_its_request_id() {
 async fn health_and_reflection_are_there() {
     let running = start().await;
     let mut health = tonic_health::pb::health_client::HealthClient::new(running.channel().await);
-    for service in ["", "agentsessions.v1.Sessions", "inspan.v1.Journal"] {
+    for service in ["", "agentsessions.v1.Sessions", "inspan.v1.Journal", "inspan.v1.Asks"] {
         let request = tonic_health::pb::HealthCheckRequest { service: service.to_owned() };
         let answer = health.check(request).await.expect("it is known").into_inner();
         assert_eq!(answer.status(), tonic_health::pb::health_check_response::ServingStatus::Serving, "{service}");
@@ -128,7 +128,7 @@ async fn health_and_reflection_are_there() {
         panic!("another answer")
     };
     let names: Vec<_> = list.service.into_iter().map(|service| service.name).collect();
-    for name in ["agentsessions.v1.Sessions", "inspan.v1.Journal", "grpc.health.v1.Health"] {
+    for name in ["agentsessions.v1.Sessions", "inspan.v1.Journal", "inspan.v1.Asks", "grpc.health.v1.Health"] {
         assert!(names.iter().any(|known| known == name), "{name} in {names:?}");
     }
 }

@@ -114,6 +114,48 @@ pub struct Page {
     pub more: bool,
 }
 
+/// Which of the sessions that wait for a person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Asks {
+    /// All of them, the longest wait first.
+    All,
+    /// Those of one project (exact match), the longest wait first.
+    Project(String),
+    /// Those whose wait expires, the earliest deadline first.
+    Due,
+    /// Those of which nobody was told yet (see [`Journal::announced`]), the longest wait first.
+    Unannounced,
+}
+
+/// A page of what waits. A listing goes on where it stopped, whatever was decided in between.
+#[derive(Debug, Clone)]
+pub struct AskQuery {
+    /// Which.
+    pub of: Asks,
+    /// At least 1.
+    pub limit: usize,
+    /// [`AskPage::next`] of the page before.
+    pub after: Option<(i64, SessionUid)>,
+}
+
+/// A session that waits for a person: its [`State::pending`] is set.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ask {
+    /// The session.
+    pub session: Session,
+    /// The commit time of the record that asks, nanoseconds since the Unix epoch.
+    pub since_ns: i64,
+}
+
+/// Some of the sessions that wait. The cost of a page depends on its length, never on how many wait.
+#[derive(Debug, Clone)]
+pub struct AskPage {
+    /// In the order of the query.
+    pub asks: Vec<Ask>,
+    /// Where the next page starts; `None` on the last one.
+    pub next: Option<(i64, SessionUid)>,
+}
+
 /// A store of sessions and their records.
 ///
 /// * An operation that returns `Ok` is durable; one that returns `Err` left nothing behind.
@@ -138,6 +180,21 @@ pub trait Journal: Send + Sync + 'static {
     /// # Errors
     /// [`Error::Io`].
     async fn list(&self, query: ListQuery) -> Result<Page, Error>;
+
+    /// Sessions that wait for a person, in every project or in one: those whose [`State::pending`] is set. The listing
+    /// moves in the commit that sets or clears it. A wait that goes on through further appends keeps its place; another
+    /// wait of the same session is a new one.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    async fn asks(&self, query: AskQuery) -> Result<AskPage, Error>;
+
+    /// Notes that somebody was told that the session waits on the request of this seq. Nothing happens when it waits
+    /// on another one or no longer.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Full`], [`Error::Failed`].
+    async fn announced(&self, uid: &SessionUid, request_seq: i64) -> Result<(), Error>;
 
     /// Appends records. Head first, then fence (R-CAS-1).
     ///

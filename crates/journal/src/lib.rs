@@ -12,6 +12,7 @@ pub mod export;
 pub mod foreign;
 pub mod memory;
 pub mod record;
+pub mod registration;
 pub mod session;
 pub mod sqlite;
 pub mod verify;
@@ -23,10 +24,12 @@ mod pool;
 
 pub use blob::Blobs;
 pub use contract::{
-    Append, Appended, FenceRule, Fork, ForkChild, Import, ImportBatch, Journal, KeptRequest, ListQuery, Page, TurnMark,
+    Append, Appended, Ask, AskPage, AskQuery, Asks, FenceRule, Fork, ForkChild, Import, ImportBatch, Journal,
+    KeptRequest, ListQuery, Page, TurnMark,
 };
 pub use error::Error;
 pub use record::{NewRecord, Record};
+pub use registration::{NewRegistration, Registered, Registration, RegistrationQuery, Registrations, Retired};
 pub use session::{Head, NewSession, Session, State};
 
 /// Wall-clock time, given to the stores so that tests and the simulator own it.

@@ -8,9 +8,14 @@ use async_trait::async_trait;
 use inspan_wire::{Digest, SessionUid};
 
 use crate::blob::Pinned;
-use crate::contract::{Append, Appended, Fork, Import, Journal, KeptRequest, ListQuery, Page, TurnMark};
+use crate::contract::{
+    Append, Appended, Ask, AskPage, AskQuery, Asks, Fork, Import, Journal, KeptRequest, ListQuery, Page, TurnMark,
+};
 use crate::lineage::Lineage;
-use crate::{Blobs, Clock, Error, Head, NewRecord, NewSession, Record, Session, admit};
+use crate::registration::Registration;
+use crate::{Blobs, Clock, Error, Head, NewRecord, NewSession, Record, Session, State, admit};
+
+mod registrations;
 
 /// The most bytes of events in one answer of [`Journal::records`], give or take one record.
 pub(crate) const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -29,10 +34,13 @@ struct Inner {
     slots: BTreeMap<SessionUid, Slot>,
     /// Live sessions in the order of a listing (R-LIST-1).
     order: BTreeSet<(String, Reverse<i64>, SessionUid)>,
+    /// Live sessions that wait for a person.
+    waits: BTreeMap<SessionUid, Wait>,
     requests: HashMap<Digest, (Arc<str>, usize)>,
     blobs: HashMap<Digest, usize>,
     /// Blobs that nothing names any more and that are not removed yet.
     orphans: BTreeSet<Digest>,
+    registrations: BTreeMap<String, Registration>,
     last_ns: i64,
 }
 
@@ -45,6 +53,14 @@ struct Slot {
     requests: Places,
     blobs: Places,
     children: BTreeSet<SessionUid>,
+}
+
+/// A wait of a session.
+#[derive(Debug, Clone, Copy)]
+struct Wait {
+    since_ns: i64,
+    /// Whether somebody was told of it.
+    announced: bool,
 }
 
 /// Which records, by seq, carry which digests.
@@ -91,7 +107,7 @@ impl Journal for Store {
         inner.check_free(&session.uid)?;
         let now = inner.now(&*self.clock);
         let session = empty(session, None, (now, now));
-        inner.insert(Slot::new(session.clone()));
+        inner.insert(Slot::new(session.clone()), now);
         Ok(session)
     }
 
@@ -112,6 +128,33 @@ impl Journal for Store {
         let sessions = found.by_ref().take(query.limit).map(|(.., uid)| inner.slots[uid].session.clone()).collect();
         let more = found.next().is_some();
         Ok(Page { sessions, more })
+    }
+
+    async fn asks(&self, query: AskQuery) -> Result<AskPage, Error> {
+        let inner = self.lock();
+        let places =
+            inner.waits.iter().filter_map(|(uid, wait)| Some((inner.place(&query.of, uid, *wait)?, uid.clone())));
+        let mut found: Vec<_> = places.filter(|place| query.after.as_ref().is_none_or(|after| place > after)).collect();
+        found.sort_unstable();
+        let more = found.len() > query.limit;
+        found.truncate(query.limit);
+        let ask = |(_, uid): &(i64, SessionUid)| Ask {
+            session: inner.slots[uid].session.clone(),
+            since_ns: inner.waits[uid].since_ns,
+        };
+        let asks = found.iter().map(ask).collect();
+        Ok(AskPage { asks, next: found.pop().filter(|_| more) })
+    }
+
+    async fn announced(&self, uid: &SessionUid, request_seq: i64) -> Result<(), Error> {
+        let mut inner = self.lock();
+        let pending = &inner.live(uid)?.session.state.pending;
+        if pending.as_ref().is_some_and(|asked| asked.request_seq == request_seq)
+            && let Some(wait) = inner.waits.get_mut(uid)
+        {
+            wait.announced = true;
+        }
+        Ok(())
     }
 
     async fn append(&self, append: Append) -> Result<Appended, Error> {
@@ -188,7 +231,7 @@ impl Journal for Store {
             session.fence = 1;
             let mut slot = Slot::new(session.clone());
             slot.records.push(stamped(marker, 1, now / 1_000_000));
-            inner.insert(slot);
+            inner.insert(slot, now);
             made.push(session);
         }
         Ok(made)
@@ -200,6 +243,7 @@ impl Journal for Store {
             let session = &inner.live(uid)?.session;
             let key = order_key(session);
             inner.order.remove(&key);
+            inner.waits.remove(uid);
             inner.collect(uid.clone());
         }
         self.sweep().await
@@ -257,8 +301,9 @@ impl Journal for Store {
             inner.live(parent)?;
         }
         let session = slot.session.clone();
+        let since_ns = slot.asked_ns().unwrap_or(session.update_ns);
         inner.keep(&texts, &slot.requests, &slot.blobs);
-        inner.insert(slot);
+        inner.insert(slot, since_ns);
         self.pins.unpin(&named);
         Ok(session)
     }
@@ -323,9 +368,11 @@ impl Inner {
         Ok(self.hash_at(parent, *at))
     }
 
-    fn insert(&mut self, slot: Slot) {
+    /// Takes in a new session; what it waits for, it has waited for since `since_ns`.
+    fn insert(&mut self, slot: Slot, since_ns: i64) {
         self.order.insert(order_key(&slot.session));
         let uid = slot.session.uid.clone();
+        self.moved(&State::default(), &slot.session, since_ns);
         if let Some((parent, _)) = &slot.session.parent {
             self.slot(parent).children.insert(uid.clone());
         }
@@ -342,11 +389,36 @@ impl Inner {
         slot.session.head = Head { seq: last.seq, hash: Some(last.content_hash) };
         slot.session.fence = fence;
         slot.session.update_ns = now;
-        slot.session.state = append.state.clone();
+        let before = std::mem::replace(&mut slot.session.state, append.state.clone());
         if let Some(turn) = &append.turn {
             slot.turns.insert(turn.first_seq, turn.clone());
         }
+        let session = slot.session.clone();
+        self.moved(&before, &session, now);
         self.keep(&append.requests, &requests, &blobs);
+    }
+
+    /// Takes over what a session has come to wait for.
+    fn moved(&mut self, before: &State, session: &Session, since_ns: i64) {
+        let after = &session.state;
+        if (&before.pending, before.deadline_ns) == (&after.pending, after.deadline_ns) {
+            return;
+        }
+        match after.pending {
+            Some(_) => drop(self.waits.insert(session.uid.clone(), Wait { since_ns, announced: false })),
+            None => drop(self.waits.remove(&session.uid)),
+        }
+    }
+
+    /// Where a wait stands in a listing; `None` for one that is not in it.
+    fn place(&self, of: &Asks, uid: &SessionUid, wait: Wait) -> Option<i64> {
+        let session = &self.slots[uid].session;
+        match of {
+            Asks::All => Some(wait.since_ns),
+            Asks::Project(wanted) => (project(&session.info) == wanted).then_some(wait.since_ns),
+            Asks::Due => session.state.deadline_ns,
+            Asks::Unannounced => (!wait.announced).then_some(wait.since_ns),
+        }
     }
 
     /// Counts the references of new records and keeps the texts.
@@ -422,6 +494,13 @@ impl Slot {
     fn record(&self, seq: i64) -> &Record {
         let at = usize::try_from(seq - self.shared() - 1).expect("a seq of this session is behind the shared ones");
         &self.records[at]
+    }
+
+    /// When the record was committed that the session waits on.
+    fn asked_ns(&self) -> Option<i64> {
+        let seq = self.session.state.pending.as_ref()?.request_seq;
+        let at = usize::try_from(seq - self.shared() - 1).ok()?;
+        Some(self.records.get(at)?.ts_ms.saturating_mul(1_000_000))
     }
 
     /// The last seq of its parent that this session or a child of it reads.

@@ -22,6 +22,8 @@ pub struct State {
     pub exec: i32,
     /// The approval that this session waits for.
     pub pending: Option<v1::ApprovalRef>,
+    /// When that wait expires, nanoseconds since the Unix epoch. `None` for never, and without [`State::pending`].
+    pub deadline_ns: Option<i64>,
     /// The engine's folded view of the records, opaque to the store: with it a turn starts without
     /// reading the past.
     pub scan: Bytes,

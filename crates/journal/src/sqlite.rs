@@ -2,7 +2,7 @@
 //!
 //! `writer` owns the only connection that writes and commits what waits together with one fsync;
 //! `checkpoint` moves the log beside it; `landmarks` is how a record is found; `live` holds what was just written;
-//! `write`, `import` and `sweep` are what happens inside its transactions; `read` runs on connections of
+//! `write`, `asks`, `import`, `registrations` and `sweep` are what happens inside its transactions; `read` runs on connections of
 //! its own and sees committed states only; `wal` looks at the log before SQLite does, because
 //! SQLite silently drops everything behind the first frame that does not hold.
 
@@ -14,7 +14,7 @@ use inspan_wire::{Digest, SessionUid};
 use rusqlite::config::DbConfig;
 
 use crate::blob::Pinned;
-use crate::contract::{Append, Appended, Fork, Import, Journal, ListQuery, Page, TurnMark};
+use crate::contract::{Append, Appended, AskPage, AskQuery, Fork, Import, Journal, ListQuery, Page, TurnMark};
 use crate::pool::Pool;
 use crate::{Blobs, Clock, Error, NewSession, Record, Session};
 
@@ -27,6 +27,7 @@ use schema::Role;
 use write::Prepared;
 use writer::{Start, Writer};
 
+mod asks;
 mod checkpoint;
 mod fault;
 #[expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "what lies beside the database is files")]
@@ -35,6 +36,7 @@ mod import;
 mod landmarks;
 mod live;
 mod read;
+mod registrations;
 mod requests;
 mod schema;
 mod sweep;
@@ -220,6 +222,20 @@ impl Journal for Store {
 
     async fn list(&self, query: ListQuery) -> Result<Page, Error> {
         self.read(move |view| view.list(&query)).await
+    }
+
+    async fn asks(&self, query: AskQuery) -> Result<AskPage, Error> {
+        self.read(move |view| view.asks(&query)).await
+    }
+
+    async fn announced(&self, uid: &SessionUid, request_seq: i64) -> Result<(), Error> {
+        let uid = uid.clone();
+        self.writer
+            .call(move |tx| {
+                let key = tx.slot(&uid)?.key;
+                asks::announced(tx.conn, key, request_seq)
+            })
+            .await
     }
 
     async fn append(&self, append: Append) -> Result<Appended, Error> {

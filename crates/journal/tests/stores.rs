@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use inspan_journal::{Blobs, Clock, Journal, memory, sqlite};
+use inspan_journal::{Blobs, Clock, memory, sqlite};
 
 #[cfg(unix)]
 mod faults;
@@ -15,7 +15,7 @@ mod suite;
 pub(crate) struct Memory(Option<Arc<memory::Store>>);
 
 impl suite::Kind for Memory {
-    fn open(&mut self, blobs: Arc<dyn Blobs>, clock: Arc<dyn Clock>) -> Arc<dyn Journal> {
+    fn open(&mut self, blobs: Arc<dyn Blobs>, clock: Arc<dyn Clock>) -> Arc<dyn suite::Store> {
         Arc::clone(self.0.get_or_insert_with(|| Arc::new(memory::Store::new(blobs, clock)))) as _
     }
 
@@ -37,7 +37,7 @@ impl Sqlite {
 }
 
 impl suite::Kind for Sqlite {
-    fn open(&mut self, blobs: Arc<dyn Blobs>, clock: Arc<dyn Clock>) -> Arc<dyn Journal> {
+    fn open(&mut self, blobs: Arc<dyn Blobs>, clock: Arc<dyn Clock>) -> Arc<dyn suite::Store> {
         // A short log, so that checkpoints happen in every longer test.
         let options =
             sqlite::Options { checkpoint_bytes: 256 * 1024, ..sqlite::Options::new(self.path(), blobs, clock) };

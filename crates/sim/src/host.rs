@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 use inspan_engine::observe::{Observer, Seen};
-use inspan_engine::{Agent, Catalog, Engine, Limits};
+use inspan_engine::{Agent, Catalog, Engine, Limits, Unserved};
 use inspan_journal::Journal;
 use inspan_wire::{SessionUid, parse, v1};
 use v1::event::Body;
@@ -38,8 +38,14 @@ impl Host {
             let streams = *name == "streaming";
             let provider = Arc::new(Provider { world: world.clone(), streams, calls: calls.clone() });
             let harness = Arc::new(Player { world: world.clone(), provider: provider.clone() });
-            let agent =
-                Agent { name: (*name).to_owned(), harness, model: provider, executor: None, memory_snapshot: false };
+            let agent = Agent {
+                name: (*name).to_owned(),
+                harness,
+                model: provider,
+                executor: None,
+                memory_snapshot: false,
+                registered: None,
+            };
             (*name, Arc::new(agent))
         });
         let catalog = Arc::new(Names(agents.collect()));
@@ -59,8 +65,8 @@ impl Host {
 struct Names(BTreeMap<&'static str, Arc<Agent>>);
 
 impl Catalog for Names {
-    fn agent(&self, name: &str) -> Option<Arc<Agent>> {
-        self.0.get(name).cloned()
+    fn agent(&self, name: &str) -> Result<Arc<Agent>, Unserved> {
+        self.0.get(name).cloned().ok_or(Unserved::Unknown)
     }
 
     fn default_name(&self) -> &str {

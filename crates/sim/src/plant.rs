@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use async_trait::async_trait;
 use inspan_harness::{ModelRequest, ModelResponse, Sink, SinkError, ToolReply};
 use inspan_journal::{
-    Append, Appended, Blobs, Error, FenceRule, Fork, Import, Journal, ListQuery, NewSession, Page, Record, Session,
-    TurnMark,
+    Append, Appended, AskPage, AskQuery, Blobs, Error, FenceRule, Fork, Import, Journal, ListQuery, NewSession, Page,
+    Record, Session, TurnMark,
 };
 use inspan_wire::{Digest, SessionUid, v1};
 
@@ -110,6 +110,14 @@ impl Journal for Planted {
 
     async fn list(&self, query: ListQuery) -> Result<Page, Error> {
         self.inner.list(query).await
+    }
+
+    async fn asks(&self, query: AskQuery) -> Result<AskPage, Error> {
+        self.inner.asks(query).await
+    }
+
+    async fn announced(&self, uid: &SessionUid, request_seq: i64) -> Result<(), Error> {
+        self.inner.announced(uid, request_seq).await
     }
 
     async fn append(&self, mut append: Append) -> Result<Appended, Error> {

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 use inspan_journal::{
-    Append, Appended, Blobs, Error, Fork, Import, Journal, ListQuery, NewSession, Page, Record, Session, TurnMark,
+    Append, Appended, AskPage, AskQuery, Blobs, Error, Fork, Import, Journal, ListQuery, NewSession, Page, Record,
+    Session, TurnMark,
 };
 use inspan_wire::{Digest, SessionUid, parse};
 
@@ -182,6 +183,16 @@ impl Journal for SimStore {
 
     async fn list(&self, query: ListQuery) -> Result<Page, Error> {
         self.read(self.inner.list(query)).await
+    }
+
+    async fn asks(&self, query: AskQuery) -> Result<AskPage, Error> {
+        self.read(self.inner.asks(query)).await
+    }
+
+    async fn announced(&self, uid: &SessionUid, request_seq: i64) -> Result<(), Error> {
+        self.world.pause().await;
+        self.hand.write_fault()?;
+        self.inner.announced(uid, request_seq).await
     }
 
     async fn append(&self, append: Append) -> Result<Appended, Error> {

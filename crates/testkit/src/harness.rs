@@ -17,6 +17,7 @@
 //! | `gate ID KEY`, `trygate ID KEY` | a call that asks for approval; the second handles a failure |
 //! | `swallowgate ID KEY` | the same, ignoring every error: the turn goes on whatever comes |
 //! | `brokengate ID KEY` | the same, failing with a text of its own |
+//! | `… ID KEY ARGS` | each of these calls, with a JSON object for its arguments |
 //! | `result` | outputs the last tool result: id, `ok` or its error |
 //! | `unmediated ID` | a tool call that the host must refuse, handled |
 //! | `past` | outputs how many events the history has, and the last one's kind |
@@ -25,7 +26,7 @@
 
 use async_trait::async_trait;
 use inspan_harness::{Failure, Harness, ModelRequest, Sink, SinkError, Start};
-use inspan_wire::v1;
+use inspan_wire::{json, v1};
 
 /// The scripted harness.
 #[derive(Debug, Clone)]
@@ -155,10 +156,15 @@ fn told(result: &v1::ToolResult) -> String {
 }
 
 fn call(rest: &str, mediation: v1::Mediation) -> v1::ToolCall {
-    let (id, key) = rest.split_once(' ').unwrap_or((rest, ""));
+    let mut words = rest.splitn(3, ' ');
+    let mut word = || words.next().unwrap_or_default();
+    let (id, key, text) = (word(), word(), word());
+    // Arguments that are no JSON object are none: the scripts are written in tests.
+    let given = json::from_slice::<v1::ToolCall>(format!("{{\"args\":{text}}}").as_bytes());
     v1::ToolCall {
         id: id.to_owned(),
         tool: "t".to_owned(),
+        args: given.ok().and_then(|call| call.args),
         mediation: mediation.into(),
         idempotency_key: key.to_owned(),
         ..Default::default()

@@ -8,6 +8,7 @@
 mod disk;
 mod frame;
 mod host;
+mod lean;
 mod machine;
 mod rows;
 mod stats;

@@ -73,7 +73,7 @@ fn generate(root: &Path) -> Result<Vec<Output>, Box<dyn std::error::Error>> {
     // Services: beside the transport that serves or calls them. Harness has an end in each of two crates; the conformance
     // kit is a client of everything that it judges.
     let crates: [(&str, &[&str], Ends); 4] = [
-        ("host", &["Sessions", "HarnessRegistry", "Journal"], Ends { client: true, server: true }),
+        ("host", &["Sessions", "HarnessRegistry", "Journal", "Asks"], Ends { client: true, server: true }),
         ("harness", &["Harness"], Ends { client: false, server: true }),
         ("attach", &["Harness"], Ends { client: true, server: false }),
         ("conformance", &["Harness", "Sessions", "Journal"], Ends { client: true, server: false }),

@@ -24,7 +24,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("inspan-sim", &["inspan-wire", "inspan-journal", "inspan-harness", "inspan-engine"]),
     ("xtask", &[]),
     ("inspan-gen", &[]),
-    ("inspan-bench", &["inspan-wire", "inspan-journal", "inspan-host"]),
+    ("inspan-bench", &["inspan-wire", "inspan-journal", "inspan-harness", "inspan-host"]),
 ];
 
 /// What the bytes of a record must never hang on: a runtime, a transport, a store, a clock, randomness.

@@ -24,6 +24,7 @@ const FAMILIES: &[(&str, u32)] = &[
     ("LIST", 4),
     ("CAP", 4),
     ("REMOTE", 5),
+    ("REG", 10),
     ("TOOL", 17),
     ("APPR", 35),
 ];

@@ -1,7 +1,5 @@
 //! The harness at an address, as the engine sees it.
 
-use std::sync::Mutex;
-
 use async_trait::async_trait;
 use inspan_harness::{Failure, Harness, Sink, Start};
 use inspan_wire::v1;
@@ -17,8 +15,6 @@ pub struct Remote {
     address: Address,
     settings: Settings,
     client: HarnessClient<Channel>,
-    /// What it last said of itself when it was asked for a turn.
-    admitted: Mutex<Option<v1::HarnessDescriptor>>,
 }
 
 impl Remote {
@@ -32,19 +28,12 @@ impl Remote {
         let client = HarnessClient::new(dial::channel(&address, &settings))
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
-        Remote { address, settings, client, admitted: Mutex::new(None) }
+        Remote { address, settings, client }
     }
 
     /// Where it is.
     pub fn address(&self) -> &Address {
         &self.address
-    }
-
-    async fn ask(&self) -> Result<v1::HarnessDescriptor, Failure> {
-        match self.client.clone().describe(v1::DescribeRequest {}).await {
-            Ok(answer) => Ok(answer.into_inner()),
-            Err(status) => Err(self.failure(&status)),
-        }
     }
 
     /// R-REMOTE-2: what tells the caller that a later try may help.
@@ -58,23 +47,34 @@ impl Remote {
     }
 
     /// R-REMOTE-3: asks again on the connection that is to carry the turn. Behind one address there may be another
-    /// process than the one that was admitted, and its turn would be recorded under the other's name.
-    async fn check_again(&self) -> Result<(), Failure> {
-        let now = self.ask().await.map_err(|failure| Failure::Failed(failure.to_string()))?;
+    /// process than the one that this turn was admitted on, and its turn would be recorded under the other's name. What others
+    /// were told at this address in the meantime does not count.
+    async fn check_again(&self, admitted: Option<&v1::HarnessDescriptor>) -> Result<(), Failure> {
+        let now = self.describe().await.map_err(|failure| Failure::Failed(failure.to_string()))?;
         if resumability(&now) == v1::Resumability::RequiresMemorySnapshot {
             return Err(Failure::Failed(format!(
                 "the harness that now answers at {} needs its memory kept, which no host can do for another process",
                 self.address
             )));
         }
-        let admitted = self.admitted.lock().expect("no code panics while it holds this lock");
-        match admitted.as_ref() {
+        match admitted {
             Some(then) if (&then.id, &then.version) != (&now.id, &now.version) => Err(Failure::Failed(format!(
                 "{} {:?} was admitted at {} and {} {:?} answers there now: resume the turn",
                 then.id, then.version, self.address, now.id, now.version
             ))),
             _ => Ok(()),
         }
+    }
+
+    /// Drives a turn over one stream.
+    async fn drive(
+        &self,
+        admitted: Option<&v1::HarnessDescriptor>,
+        start: Start,
+        sink: &dyn Sink,
+    ) -> Result<(), Failure> {
+        let (opening, ()) = futures_util::try_join!(turn::Opening::of(start), self.check_again(admitted))?;
+        turn::drive(self.client.clone(), opening, sink, &self.settings).await
     }
 }
 
@@ -108,14 +108,23 @@ pub(super) fn said(status: &Status) -> String {
 #[async_trait]
 impl Harness for Remote {
     async fn describe(&self) -> Result<v1::HarnessDescriptor, Failure> {
-        let descriptor = self.ask().await?;
-        *self.admitted.lock().expect("no code panics while it holds this lock") = Some(descriptor.clone());
-        Ok(descriptor)
+        match self.client.clone().describe(v1::DescribeRequest {}).await {
+            Ok(answer) => Ok(answer.into_inner()),
+            Err(status) => Err(self.failure(&status)),
+        }
     }
 
-    /// Drives the turn over one stream. Dropping the future cancels the stream (W-9).
+    /// Drives a turn over one stream. Dropping the future cancels the stream (W-9).
     async fn run(&self, start: Start, sink: &dyn Sink) -> Result<(), Failure> {
-        let (opening, ()) = futures_util::try_join!(turn::Opening::of(start), self.check_again())?;
-        turn::drive(self.client.clone(), opening, sink, &self.settings).await
+        self.drive(None, start, sink).await
+    }
+
+    async fn run_admitted(
+        &self,
+        admitted: &v1::HarnessDescriptor,
+        start: Start,
+        sink: &dyn Sink,
+    ) -> Result<(), Failure> {
+        self.drive(Some(admitted), start, sink).await
     }
 }

@@ -78,15 +78,38 @@ async fn another_harness_behind_the_address_is_refused() {
     let swapped = script([Step::Output("ran")]).saying([Ok(described("1")), Ok(described("2"))]);
     let served = Served::new(Socket::Unix, swapped).await;
     let (remote, sink) = (served.remote(), TestSink::default());
-    remote.describe().await.expect("admitted");
-    let failed = text(remote.run(start(), &sink).await);
+    let admitted = remote.describe().await.expect("it answers");
+    let failed = text(remote.run_admitted(&admitted, start(), &sink).await);
     assert!(failed.contains("script \"1\" was admitted") && failed.contains("script \"2\" answers"), "{failed}");
 
     let keeps = script([Step::Output("ran")]).saying([Ok(described("1")), Ok(needs_memory())]);
     let served = Served::new(Socket::Unix, keeps).await;
     let remote = served.remote();
-    remote.describe().await.expect("admitted");
-    let failed = text(remote.run(start(), &sink).await);
+    let admitted = remote.describe().await.expect("it answers");
+    let failed = text(remote.run_admitted(&admitted, start(), &sink).await);
     assert!(failed.contains("needs its memory kept"), "{failed}");
     assert_eq!(sink.asked(), Vec::<String>::new());
+}
+
+/// R-REMOTE-3: each turn is held to its own admission. What the address said to others in between neither saves a turn whose
+/// harness was replaced nor fails one whose harness is the one that was admitted.
+#[tokio::test]
+async fn a_turn_is_compared_with_its_own_admission() {
+    let replaced = script([Step::Output("ran")]).saying([Ok(described("1")), Ok(described("2"))]);
+    let served = Served::new(Socket::Unix, replaced).await;
+    let (remote, sink) = (served.remote(), TestSink::default());
+    let mine = remote.describe().await.expect("it answers");
+    let yours = remote.describe().await.expect("it answers another turn");
+    let failed = text(remote.run_admitted(&mine, start(), &sink).await);
+    assert!(failed.contains("script \"1\" was admitted"), "{failed}");
+    assert_eq!(sink.asked(), Vec::<String>::new());
+    assert_eq!(remote.run_admitted(&yours, start(), &sink).await, Ok(()));
+
+    let came_back = script([Step::Output("ran")]).saying([Ok(described("1")), Ok(described("2")), Ok(described("1"))]);
+    let served = Served::new(Socket::Unix, came_back).await;
+    let remote = served.remote();
+    let mine = remote.describe().await.expect("it answers");
+    remote.describe().await.expect("it answers another turn");
+    assert_eq!(remote.run_admitted(&mine, start(), &sink).await, Ok(()));
+    assert_eq!(sink.asked(), ["output ran", "output ran"]);
 }

@@ -1,6 +1,7 @@
 //! `inspan approve` and `inspan deny`: decide on the call that a session waits with, then wake it.
 
-use inspan_wire::{json, v1};
+use inspan_wire::{inspan_v1 as pb, json, v1};
+use tonic::Status;
 
 use crate::client::{Client, Target};
 use crate::error::Error;
@@ -27,6 +28,9 @@ pub(crate) struct Args {
     /// The record that asks
     #[arg(long, value_name = "SEQ", requires_all = ["execution", "tool_call"])]
     request_seq: Option<i64>,
+    /// Digest of the arguments that were looked at, as `inspan asks` shows it: a call with others is not decided on
+    #[arg(long, value_name = "DIGEST", default_value = "", hide_default_value = true)]
+    digest: String,
     /// Why, for the record
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     reason: String,
@@ -47,7 +51,7 @@ pub(crate) async fn run(args: Args, approved: bool) -> Result<(), Error> {
     let target = args.target.clone();
     let answer = Client::with(&target, async |client| {
         let waits = waiting(&args, client, &uid, verb).await?;
-        let request = v1::ApproveRequest {
+        let request = pb::DecideRequest {
             session: uid.clone(),
             execution_id: waits.execution_id,
             tool_call_id: waits.tool_call_id,
@@ -55,9 +59,9 @@ pub(crate) async fn run(args: Args, approved: bool) -> Result<(), Error> {
             approved: Some(approved),
             reason: args.reason.clone(),
             identity: identity(&args),
+            args_digest: args.digest.clone(),
         };
-        let decided = client.sessions.approve(request).await.map_err(|s| args.target.rpc_error(verb, &uid, &s))?;
-        let mut answer = decided.into_inner();
+        let mut answer = decide(client, request).await.map_err(|s| args.target.rpc_error(verb, &uid, &s))?;
         let seq = answer.decision.as_ref().map_or(0, |record| record.seq);
         let resumed = client.sessions.resume(v1::ResumeRequest { session: uid.clone(), ..Default::default() }).await;
         let session = resumed.map_err(|s| {
@@ -74,6 +78,24 @@ pub(crate) async fn run(args: Args, approved: bool) -> Result<(), Error> {
         Dress::Json => out.json(json::to_camel_value(&answer)),
         Dress::Plain | Dress::Terminal { .. } => out.line(lines::decided(&uid, approved, &answer)),
     }
+}
+
+/// Records the decision. Without a digest any host of `agentsessions.v1` can.
+async fn decide(client: &mut Client, request: pb::DecideRequest) -> Result<pb::DecideResponse, Status> {
+    if !request.args_digest.is_empty() {
+        return Ok(client.asks.decide(request).await?.into_inner());
+    }
+    let request = v1::ApproveRequest {
+        session: request.session,
+        execution_id: request.execution_id,
+        tool_call_id: request.tool_call_id,
+        request_seq: request.request_seq,
+        approved: request.approved,
+        reason: request.reason,
+        identity: request.identity,
+    };
+    let v1::ApproveResponse { session, decision } = client.sessions.approve(request).await?.into_inner();
+    Ok(pb::DecideResponse { session, decision, args_digest: String::new() })
 }
 
 /// The call that is decided on: the one that was named, or the one that the session waits with.

@@ -3,6 +3,7 @@
 use crate::cli::Command;
 use crate::error::Error;
 
+pub(crate) mod asks;
 pub(crate) mod cancel;
 pub(crate) mod completions;
 pub(crate) mod conformance;
@@ -41,6 +42,7 @@ pub(crate) async fn run(command: Command) -> Result<(), Error> {
         Command::Fork(args) => fork::run(args).await,
         Command::Suspend(args) => suspend::run(args).await,
         Command::Resume(args) => resume::run(args).await,
+        Command::Asks(args) => asks::run(args).await,
         Command::Approve(args) => decide::run(args, true).await,
         Command::Deny(args) => decide::run(args, false).await,
         Command::Cancel(args) => cancel::run(args).await,

@@ -29,7 +29,7 @@ with the field names of the protocol.
 |---|---|
 | 0 | done; also when whoever read the output has gone |
 | 1 | it failed: stderr holds `inspan: <what went wrong>` and a line `try: <the next command>` |
-| 2 | the command line makes no sense |
+| 2 | the command line makes no sense; flags of `approve`, `deny` and `harness` that make none end with 1 |
 ";
 
 fn page() -> String {

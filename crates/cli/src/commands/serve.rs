@@ -7,7 +7,8 @@ use inspan_host::Settings;
 use inspan_host::catalog::{Static, at_address};
 use inspan_host::engine::{Catalog as _, Model, Policy};
 use inspan_host::models::{Api, AuthHeader, BaseUrl, Echo, Key, Provider, Scripted};
-use inspan_host::server::{Address, BindError, Config, Server};
+use inspan_host::registry::Directory;
+use inspan_host::server::{Address, BindError, Config, Registry, RegistryAddress, Server};
 use inspan_host::tools::Rules;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -57,8 +58,9 @@ pub(crate) struct Args {
     /// Attach a harness in another process: HOST:PORT, dns:///HOST:PORT or unix:/path; needs a model, repeat for more
     #[arg(long = "harness", value_name = "NAME=ADDRESS")]
     harnesses: Vec<String>,
-    /// Serve the harness registry; not there yet
-    #[arg(long, value_name = "ADDRESS", default_value = "", hide_default_value = true)]
+    /// Serve the harness registry too: a literal loopback IP and a port, 0 for any free one. Whoever reaches it decides
+    /// which processes sessions run in; empty is off
+    #[arg(long, value_name = "IP:PORT", default_value = "", hide_default_value = true)]
     registry_addr: String,
 }
 
@@ -103,23 +105,29 @@ const LISTENING: &str = "inspan listening";
 
 pub(crate) async fn run(args: Args) -> Result<(), Error> {
     // Everything that can be refused is refused before the journal is opened.
-    check(&args)?;
+    let registry_addr = check(&args)?;
     let model = args.model.choose(|name| std::env::var(name).ok())?;
     let attached = attached::read(&args.harnesses, model.is_some())?;
-    let (catalog, model) = catalog(model, attached);
+    let (catalog, provider, model) = catalog(model, attached);
     let configured = CliSettings::find(args.config.as_deref())?;
     let tools = configured.tools()?;
     let catalog = if tools.is_empty() { catalog } else { catalog.with_executor(Arc::new(tools.clone())) };
+    let webhook = configured.webhook()?;
     logfmt::init(&args.log).map_err(|e| Error::usage(format!("--log {:?}: {e}", args.log), HELP))?;
 
     let blobs = args.blobs.unwrap_or_else(|| store::blobs_beside(&args.journal));
     let journal = store::open(&args.journal, &blobs)?;
-    let harnesses = format!("[{}]", catalog.names().join(" "));
-    let default_harness = catalog.default_name().to_owned();
-    let mut config = Config::new(args.addr, journal, Arc::new(catalog));
+    let directory = Directory::load(catalog, Arc::clone(&journal) as _, provider).await;
+    let directory = Arc::new(directory.map_err(|e| Error::new(e.to_string(), "inspan serve --journal FILE"))?);
+    let harnesses = format!("[{}]", directory.names().join(" "));
+    let default_harness = directory.default_name().to_owned();
+    let mut config = Config::new(args.addr, journal, Arc::clone(&directory) as _);
+    config.registry = registry_addr.map(|address| Registry { address, directory });
     config.insecure = args.insecure;
     config.allowed_hosts = args.allowed_hosts;
     config.policy = policy(&configured);
+    config.lanes = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    config.webhook = webhook.map(Arc::new);
     config.settings = Settings {
         default_project: args.project.clone(),
         scratch: Some(store::folder_of(&args.journal)),
@@ -132,6 +140,9 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
     }
     let bound = Server::bind(config).await.map_err(|e| bind_error(&e))?;
     let shutdown = shutdown().map_err(|e| Error::new(format!("listening for signals failed: {e}"), HELP))?;
+    if let Some(addr) = bound.registry_address() {
+        tracing::warn!(registry_addr = %addr, "operator registry listening: plaintext and unauthenticated");
+    }
     tracing::info!(
         version = VERSION,
         addr = %bound.address(),
@@ -166,26 +177,31 @@ pub(crate) fn address_of(line: &str) -> Option<&str> {
     fields.split(' ').find_map(|field| field.strip_prefix("addr="))
 }
 
-fn check(args: &Args) -> Result<(), Error> {
-    if !args.registry_addr.is_empty() {
-        let text =
-            format!("--registry-addr {}: the harness registry is not there yet in this version", args.registry_addr);
-        return Err(Error::usage(text, HELP));
-    }
+/// Refuses addresses that must not be; gives the registry's.
+fn check(args: &Args) -> Result<Option<RegistryAddress>, Error> {
     if let Address::Tcp(addr) = &args.addr
         && !args.insecure
         && !addr.ip().to_canonical().is_loopback()
     {
         return Err(bind_error(&BindError::NotLoopback(*addr)));
     }
-    Ok(())
+    if args.registry_addr.is_empty() {
+        return Ok(None);
+    }
+    let refused = |why: &dyn std::fmt::Display| Error::usage(format!("--registry-addr: {why}"), HELP);
+    let registry: RegistryAddress = args.registry_addr.parse().map_err(|e| refused(&e))?;
+    if registry.is_that_of(&args.addr) {
+        return Err(refused(&BindError::Shared(registry)));
+    }
+    Ok(Some(registry))
 }
 
 fn bind_error(e: &BindError) -> Error {
     let next = match e {
         BindError::NotLoopback(addr) => format!("inspan serve --addr 127.0.0.1:{}", addr.port()),
         BindError::InUse(_) => "inspan serve --addr 127.0.0.1:0".to_owned(),
-        BindError::Refused { .. } => HELP.to_owned(),
+        BindError::Shared(_) | BindError::Refused { .. } => HELP.to_owned(),
+        BindError::NoThread(_) => "ulimit -u, then the command again".to_owned(),
     };
     Error::new(e.to_string(), next)
 }
@@ -198,15 +214,15 @@ struct Chosen {
     shown: String,
 }
 
-/// The harnesses of this host, and what the log says of the model.
-fn catalog(model: Option<Chosen>, attached: Vec<Attached>) -> (Static, String) {
+/// The harnesses of this host, the model of those that are registered, and what the log says of it.
+fn catalog(model: Option<Chosen>, attached: Vec<Attached>) -> (Static, Option<Arc<dyn Model>>, String) {
     let mut catalog = Static::new(Arc::new(Echo));
-    let Some(Chosen { name, model, shown }) = model else { return (catalog, "echo (built-in)".to_owned()) };
+    let Some(Chosen { name, model, shown }) = model else { return (catalog, None, "echo (built-in)".to_owned()) };
     catalog = catalog.with_chat(&name, Arc::clone(&model));
     for Attached { name, address } in attached {
         catalog = catalog.with(at_address(&name, address, Arc::clone(&model)));
     }
-    (catalog, shown)
+    (catalog, Some(model), shown)
 }
 
 impl ModelArgs {

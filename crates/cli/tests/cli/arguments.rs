@@ -12,12 +12,12 @@ fn a_missing_or_unknown_verb_is_told_the_verbs() {
     check(
         "
 $ inspan
-! usage: inspan <serve|harness|create|list|get|exec|replay|watch|fork|suspend|resume|approve|deny|cancel|delete|rerun|export|import|verify|tools|demo|completions|version> [flags]
+! usage: inspan <serve|harness|create|list|get|exec|replay|watch|fork|suspend|resume|asks|approve|deny|cancel|delete|rerun|export|import|verify|tools|demo|completions|version> [flags]
 ! try: inspan --help
 ? 2
 $ inspan bogus
 ! inspan: unrecognized subcommand 'bogus'
-! usage: inspan <serve|harness|create|list|get|exec|replay|watch|fork|suspend|resume|approve|deny|cancel|delete|rerun|export|import|verify|tools|demo|completions|version> [flags]
+! usage: inspan <serve|harness|create|list|get|exec|replay|watch|fork|suspend|resume|asks|approve|deny|cancel|delete|rerun|export|import|verify|tools|demo|completions|version> [flags]
 ! try: inspan --help
 ? 2
 ",
@@ -84,6 +84,35 @@ $ inspan harness bogus
     );
 }
 
+/// Scripts take wrong flags of these three verbs for an ordinary failure.
+#[test]
+fn wrong_flags_of_a_few_verbs_end_with_1() {
+    check(
+        "
+$ inspan harness get --bogus
+! inspan: unexpected argument '--bogus' found
+! try: inspan harness --help
+? 1
+$ inspan harness list
+! inspan: the following required arguments were not provided: --server <IP:PORT>
+! try: inspan harness --help
+? 1
+$ inspan harness register --server 127.0.0.1:9 --spec x
+! inspan: the following required arguments were not provided: --name <NAME>
+! try: inspan harness --help
+? 1
+$ inspan approve
+! inspan: the following required arguments were not provided: <UID>
+! try: inspan approve --help
+? 1
+$ inspan deny a --session b
+! inspan: the argument '[UID]' cannot be used with '--session <UID>'
+! try: inspan deny --help
+? 1
+",
+    );
+}
+
 #[test]
 fn go_style_flags_are_accepted() {
     check(
@@ -119,8 +148,16 @@ $ inspan serve --model m --harness a=127.0.0.1:9 --harness a=127.0.0.1:8
 ! inspan: --harness a=127.0.0.1:8: a is there already: each name is for one harness
 ! try: inspan serve --help
 ? 2
-$ inspan serve --registry-addr 127.0.0.1:9
-! inspan: --registry-addr 127.0.0.1:9: the harness registry is not there yet in this version
+$ inspan serve --registry-addr localhost:9
+! inspan: --registry-addr: \"localhost:9\" is no address for a registry: it is a literal loopback IP and a port, such as 127.0.0.1:8081
+! try: inspan serve --help
+? 2
+$ inspan serve --insecure --registry-addr 0.0.0.0:9
+! inspan: --registry-addr: \"0.0.0.0:9\" is no address for a registry: it is a literal loopback IP and a port, such as 127.0.0.1:8081
+! try: inspan serve --help
+? 2
+$ inspan serve --addr 127.0.0.1:9 --registry-addr 127.0.0.1:9
+! inspan: --registry-addr: 127.0.0.1:9 is the address of the sessions: the registry is never on their port, give it another one
 ! try: inspan serve --help
 ? 2
 $ inspan serve --addr 0.0.0.0:8080

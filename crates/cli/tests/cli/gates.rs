@@ -90,3 +90,47 @@ fn a_call_that_the_policy_asks_about_waits_in_the_other_process() {
     assert!(replay.contains("assistant: c ok") && replay.contains("EVENT_END"), "{replay}");
     assert_eq!(stage.tool.count(), 1);
 }
+
+/// What waits is listed with what is needed to decide on it; a decision names what was shown, and one on anything else is refused.
+#[test]
+fn what_waits_is_listed_and_decided_by_its_digest() {
+    let mut stage = stage("[[policy]]\nname = \"money\"\naction = \"ask\"\ntool = \"t\"\n");
+    stage.shell.check("$ inspan asks --server ADDR\n! nothing waits for a person\n! try: inspan list --server ADDR\n");
+    stage.shell.check("$ inspan asks --server ADDR --json\n{}\n");
+    let uid = stage.shell.stdout("inspan create --server ADDR --harness mine").trim().to_owned();
+    stage.shell.named(uid.as_bytes());
+    let script = r#"'tool c k {"to": "ann"}; result; model bye'"#;
+    stage.shell.stdout(&format!("inspan exec --server ADDR --session sess-A --input {script}"));
+    let row = stage.shell.stdout("inspan asks --server ADDR");
+    let digest = inspan_wire::Digest::of(br#"{"to":"ann"}"#);
+    for part in [
+        "\ttool=t\tcall=c\trequest_seq=4\tasked_by=policy\trule=money\tsince=",
+        &format!("\tdigest=sha256:{digest}\targs={{\"to\":\"ann\"}}\n"),
+    ] {
+        assert!(row.contains(part), "{part:?} in {row:?}");
+    }
+    assert_eq!(stage.shell.stdout("inspan asks --server ADDR --project default"), row);
+    assert_eq!(stage.shell.stdout("inspan asks --server ADDR --project other"), "");
+    let all = stage.shell.stdout("inspan asks --server ADDR --json --page-size 1");
+    assert!(all.contains(r#""asked_by":"ASKED_BY_POLICY""#) && all.contains(r#""rule":"money""#), "{all}");
+    let other =
+        format!("inspan approve --server ADDR --session sess-A --digest sha256:{}", inspan_wire::Digest::of(b"{}"));
+    let refused = stage.shell.run(&other);
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        refused.status.code() == Some(1)
+            && text.contains("code = FailedPrecondition")
+            && text.contains(&digest.to_string()),
+        "{text}"
+    );
+    assert_eq!(stage.tool.count(), 0);
+    let decided = stage
+        .shell
+        .stdout(&format!("inspan approve --server ADDR --session sess-A --digest sha256:{digest} --actor ann"));
+    assert!(
+        decided.contains("decision committed seq=6 approved=true")
+            && decided.ends_with(&format!(" digest=sha256:{digest}\n")),
+        "{decided}"
+    );
+    assert_eq!((stage.tool.count(), stage.shell.stdout("inspan asks --server ADDR").as_str()), (1, ""));
+}

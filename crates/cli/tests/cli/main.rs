@@ -11,6 +11,7 @@ mod json;
 mod providers;
 mod recovery;
 mod reference;
+mod registry;
 mod served;
 mod shell;
 #[cfg(unix)]

@@ -3,7 +3,7 @@
 //! A line `$ inspan …` is run in a fresh folder; the lines after it are what it must print. Stderr lines come
 //! after stdout with `! ` before them, and an exit code other than 0 as `? 1`. Everything that changes from run to
 //! run has a name: `sess-A` is the first uid that was seen, `exec-A` the first execution id, `hash-A` the first hash,
-//! `TIME` any time, `DIR` the folder, `ADDR` the host's address. The names work in commands too.
+//! `TIME` any time, `DIR` the folder, `ADDR` the host's address, `REGISTRY` that of its registry. The names work in commands too.
 //!
 //! `<<< "text"` after a command is its stdin.
 
@@ -58,6 +58,11 @@ impl Shell {
     /// Where the host listens.
     pub(crate) fn address(&self) -> &str {
         &self.host.as_ref().expect("a host runs").address
+    }
+
+    /// Where the host's registry listens.
+    pub(crate) fn registry(&self) -> &str {
+        self.host.as_ref().and_then(|host| host.registry.as_deref()).expect("a host with a registry runs")
     }
 
     /// Kills the host at once, as a power cut would.
@@ -127,6 +132,9 @@ impl Shell {
         let mut text = String::from_utf8_lossy(bytes).replace(&self.dir.path().display().to_string(), "DIR");
         if let Some(host) = &self.host {
             text = text.replace(&host.address, "ADDR");
+            if let Some(registry) = &host.registry {
+                text = text.replace(registry, "REGISTRY");
+            }
         }
         self.names.name(&text)
     }
@@ -134,7 +142,10 @@ impl Shell {
     fn words(&self, line: &str) -> Vec<String> {
         let line = self.names.unname(line).replace("DIR", &self.dir.path().display().to_string());
         let line = match &self.host {
-            Some(host) => line.replace("ADDR", &host.address),
+            Some(host) => {
+                let registry = host.registry.as_deref().unwrap_or("REGISTRY");
+                line.replace("ADDR", &host.address).replace("REGISTRY", registry)
+            }
             None => line,
         };
         split(&line)
@@ -161,6 +172,8 @@ pub(crate) struct Host {
     child: Child,
     /// Where it listens.
     pub(crate) address: String,
+    /// Where its registry listens.
+    pub(crate) registry: Option<String>,
     log: std::thread::JoinHandle<String>,
 }
 
@@ -192,6 +205,9 @@ impl Host {
                 break addr.split(' ').next().expect("never empty").to_owned();
             }
         };
+        let registry = log
+            .split_once(" registry_addr=")
+            .map(|(_, rest)| rest.split(char::is_whitespace).next().expect("never empty").to_owned());
         // Somebody has to read on, or the host would block on a full pipe.
         let log = std::thread::spawn(move || {
             for line in lines {
@@ -200,7 +216,7 @@ impl Host {
             }
             log
         });
-        Host { child, address, log }
+        Host { child, address, registry, log }
     }
 
     /// SIGTERM, then exit code and log.
@@ -257,6 +273,8 @@ impl Names {
         let hex = |s: &str, n: usize| s.len() == n && s.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
         if word.strip_prefix("sess-").is_some_and(|s| hex(s, 24)) {
             self.give("sess", word)
+        } else if word.strip_prefix("harness-").is_some_and(|s| hex(s, 24)) {
+            self.give("harness", word)
         } else if hex(word, 64) {
             self.give("hash", word)
         } else if hex(word, 16) {

@@ -76,3 +76,25 @@ fn a_list_is_a_table_on_a_terminal_and_lines_in_a_pipe() {
     let json = on_a_terminal(&shell, &["list", "--json"]);
     assert_eq!(json.replace("\r\n", "\n"), shell.stdout("inspan list --json"));
 }
+
+/// R-REG-9: the registry's answers are tables for eyes, and JSON for scripts and where it was asked for.
+#[test]
+fn the_registry_is_a_table_on_a_terminal() {
+    let mut shell = Shell::new();
+    std::fs::write(shell.file("s.yaml"), "turns: []\n").expect("the script is written");
+    let spec = r#"{"remote": {"address": "127.0.0.1:9"}, "capabilities": {"resumability": 1}}"#;
+    std::fs::write(shell.file("spec.json"), spec).expect("the spec is written");
+    shell.serve(&["--model-script", "s.yaml", "--registry-addr", "127.0.0.1:0"]);
+    let registry = shell.registry().to_owned();
+    let ask = |verb: &[&str]| on_a_terminal(&shell, &[&["harness"], verb, &["--server", &registry]].concat());
+    assert_eq!(ask(&["register", "--name", "mine", "--spec", "spec.json"]), "harness mine created\r\n");
+    assert_eq!(ask(&["register", "--name", "mine", "--spec", "spec.json"]), "harness mine unchanged\r\n");
+    let retired = ask(&["retire", "--name", "mine", "--reason", "wipe\x1b[2J"]);
+    assert!(retired.contains("wipe\\u{1b}[2J"), "{retired:?}");
+    let seen = ask(&["list", "--include-retired"]);
+    let table: Vec<Vec<&str>> = seen.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(table[0], ["HARNESS", "STATE", "FROM", "AT", "SINCE", "NOTE"]);
+    assert_eq!(table[1..3], [["chat", "ACTIVE", "STATIC"], ["echo", "ACTIVE", "STATIC"]]);
+    assert_eq!(table[3][..4], ["mine", "RETIRED", "REGISTERED", "127.0.0.1:9"]);
+    assert!(ask(&["get", "--name", "mine", "--json"]).starts_with("{\"metadata\":"));
+}

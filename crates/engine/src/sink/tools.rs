@@ -6,6 +6,7 @@ use inspan_harness::{SinkError, ToolReply};
 use inspan_wire::v1::{self, EventKind, Mediation, event::Body, tool_result::Code};
 
 use super::{Live, State, TurnSink};
+use crate::ask::{self, ASK_AGAIN};
 use crate::gate::Gate;
 use crate::tape::{Asked, Entry, Step};
 use crate::tool::{Action, Executor, Policy, ReplayRule, ToolError, ToolRun, Verdict};
@@ -28,8 +29,9 @@ pub(crate) struct Tools {
 /// The principal of a decision and of a call that a policy's rule has spoken of; the subject is the rule's name.
 pub const POLICY: &str = "policy";
 
-/// What an approval request says when the call was sent and its outcome is unknown.
-const ASK_AGAIN: &str = "this call was sent and how it ended is not known: run it again?";
+/// The principal of a decision that the host took because nobody did in time; the subject is the name of the rule that
+/// asked.
+pub const EXPIRY: &str = "expiry";
 
 /// The receipt of a call that was not approved (R-APPR-26): the same words, whoever denied it.
 const DENIED: &str = "the call was not approved and did not run";
@@ -75,9 +77,10 @@ impl TurnSink {
         event.actor = verdict.as_ref().map(by_policy);
         state.tape.called(&call.id);
         match verdict {
-            Some(Verdict { action: Action::Deny, rule }) => self.deny(state, event, &call, &rule).await,
+            Some(Verdict { action: Action::Deny, rule, .. }) => self.deny(state, event, &call, &rule).await,
             _ if asks => {
-                let reason = verdict.map(|v| format!("policy rule {}", v.rule)).unwrap_or_default();
+                let now_ns = state.live()?.rim.now_ns();
+                let reason = verdict.map(|v| ask::reason(&v.rule, v.expires, now_ns)).unwrap_or_default();
                 self.record_asked(state, Some(event), &call.id, reason).await
             }
             _ => {
@@ -151,7 +154,11 @@ impl TurnSink {
     ) -> Result<ToolReply, SinkError> {
         state.may_perform()?;
         let decided = decision_of(decision);
-        let receipt = if gate.approved { self.run_approved(state, call).await? } else { denied(None) };
+        let receipt = match &decision.event.actor {
+            _ if gate.approved => self.run_approved(state, call).await?,
+            Some(actor) if actor.principal == EXPIRY => denied(Some("nobody decided in time")),
+            _ => denied(None),
+        };
         let receipt = v1::ToolResult {
             id: gate.call_id,
             approval_request_seq: gate.request_seq,
@@ -211,7 +218,7 @@ impl TurnSink {
             id: call.id.clone(),
             approval_request_seq: request_seq,
             approval_decision_seq: request_seq + 1,
-            ..denied(Some(rule))
+            ..denied(Some(&format!("policy rule {rule}")))
         };
         let of = |kind, body| v1::Event::new(&self.execution_id, kind, body);
         let mut decided = of(EventKind::EventApprovalResult, Body::ApprovalResult(decision.clone()));
@@ -230,7 +237,7 @@ impl TurnSink {
         decision: Option<v1::ApprovalResult>,
     ) -> Result<ToolReply, SinkError> {
         let event = self.record(state, EventKind::EventToolResult, Body::Result(result)).await?;
-        match event.body {
+        match Arc::unwrap_or_clone(event).body {
             Some(Body::Result(result)) => Ok(ToolReply { result, decision }),
             _ => Err(SinkError::Fatal("a recorded tool result has no payload".to_owned())),
         }
@@ -277,9 +284,9 @@ fn unknown(call: &v1::ToolCall) -> v1::ToolResult {
     v1::ToolResult { id: call.id.clone(), ..failed(text) }
 }
 
-fn denied(rule: Option<&str>) -> v1::ToolResult {
-    let text = match rule {
-        Some(rule) => format!("{DENIED}: policy rule {rule}"),
+fn denied(why: Option<&str>) -> v1::ToolResult {
+    let text = match why {
+        Some(why) => format!("{DENIED}: {why}"),
         None => DENIED.to_owned(),
     };
     let content = vec![v1::Part { part: Some(v1::part::Part::Text(v1::TextPart { text: text.clone() })) }];

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 use inspan_journal::{
-    Append, Appended, Blobs, Error, FenceRule, Fork, Import, Journal, ListQuery, NewRecord, NewSession, Page, Record,
-    Session, TurnMark,
+    Append, Appended, AskPage, AskQuery, Blobs, Error, FenceRule, Fork, Import, Journal, ListQuery, NewRecord,
+    NewSession, Page, Record, Session, TurnMark,
 };
 use inspan_wire::{Digest, SessionUid};
 use tokio::sync::Notify;
@@ -92,6 +92,14 @@ impl Journal for Cut {
 
     async fn list(&self, query: ListQuery) -> Result<Page, Error> {
         self.inner.list(query).await
+    }
+
+    async fn asks(&self, query: AskQuery) -> Result<AskPage, Error> {
+        self.inner.asks(query).await
+    }
+
+    async fn announced(&self, uid: &SessionUid, request_seq: i64) -> Result<(), Error> {
+        self.write(self.inner.announced(uid, request_seq)).await
     }
 
     async fn append(&self, append: Append) -> Result<Appended, Error> {

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use inspan_engine::observe::{Observer, Seen};
 use inspan_engine::{
     Agent, Catalog, Completion, Engine, Error, Executor, Limits, Model, ModelError, Policy, ReplayRule, Rim, ToolError,
-    ToolRun,
+    ToolRun, Unserved,
 };
 use inspan_harness::{Harness, ModelRequest};
 use inspan_journal::{Blobs, Clock, Journal, Record};
@@ -253,8 +253,8 @@ impl Observer for Watcher {
 pub(crate) struct Names(BTreeMap<String, Arc<Agent>>, String);
 
 impl Catalog for Names {
-    fn agent(&self, name: &str) -> Option<Arc<Agent>> {
-        self.0.get(name).cloned()
+    fn agent(&self, name: &str) -> Result<Arc<Agent>, Unserved> {
+        self.0.get(name).cloned().ok_or(Unserved::Unknown)
     }
 
     fn default_name(&self) -> &str {
@@ -314,6 +314,7 @@ impl World {
                 model: model.clone(),
                 executor: tool.clone().map(|tool| tool as Arc<dyn Executor>),
                 memory_snapshot: false,
+                registered: None,
             };
             (name.clone(), Arc::new(agent))
         });

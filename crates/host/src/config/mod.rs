@@ -1,4 +1,4 @@
-//! `inspan.toml`: which tools this host runs, and who may have them run.
+//! `inspan.toml`: which tools this host runs, who may have them run, and who is told of what waits for a person.
 //!
 //! What is written there is checked here as far as it can be without touching anything: unknown keys, names, addresses,
 //! patterns, things that contradict each other. Secrets are never in the file, only the names of the environment
@@ -8,6 +8,7 @@ mod glob;
 mod policy;
 mod tools;
 mod value;
+mod webhook;
 
 use std::fmt;
 use std::ops::Range;
@@ -19,6 +20,7 @@ pub use glob::Glob;
 pub use policy::{Expected, Pointer, Rule};
 pub use tools::{Headers, HttpTool, McpServer, Method, Place, ToolsConfig};
 pub use value::{EnvName, Url};
+pub use webhook::{Secret, Webhook};
 
 /// Bytes that the file may have: 1 MiB.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -30,6 +32,8 @@ pub struct File {
     pub tools: ToolsConfig,
     /// The rules, in their order.
     pub policy: Vec<Rule>,
+    /// Who is told of what waits for a person.
+    pub webhook: Option<Webhook>,
 }
 
 /// As it is written.
@@ -38,6 +42,7 @@ pub struct File {
 struct Written {
     tools: tools::Written,
     policy: Vec<policy::Written>,
+    webhook: Option<webhook::Written>,
 }
 
 /// What is wrong with a file, where, and what would be right. Never shows a value that could be a secret.
@@ -103,7 +108,8 @@ impl File {
         let checked = || {
             let tools = ToolsConfig::check(written.tools)?;
             let policy = policy::check(written.policy)?;
-            Ok(File { tools, policy })
+            let webhook = written.webhook.map(webhook::Written::check).transpose()?;
+            Ok(File { tools, policy, webhook })
         };
         checked().map_err(|wrong: Wrong| error(Some(wrong.at), wrong.text))
     }

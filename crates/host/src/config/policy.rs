@@ -1,13 +1,14 @@
 //! `[[policy]]`.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use inspan_engine::Action;
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::tools::json;
-use super::value::Name;
+use super::value::{LongSpan, Name};
 use super::{Glob, Wrong};
 
 /// Rules that one file may have: each is tried for each call.
@@ -28,6 +29,8 @@ pub struct Rule {
     pub project: Option<Glob>,
     /// The session's labels; one that it does not have fits nothing.
     pub labels: BTreeMap<String, Glob>,
+    /// How long a person has to decide, for a rule that asks; `None` for ever.
+    pub expires: Option<Duration>,
     /// Arguments; one that is not there fits nothing.
     pub args: Vec<(Pointer, Expected)>,
 }
@@ -84,6 +87,7 @@ pub(super) struct Written {
     tool: Option<Glob>,
     harness: Option<Glob>,
     project: Option<Glob>,
+    expires: Option<Spanned<LongSpan>>,
     #[serde(default)]
     labels: BTreeMap<String, Glob>,
     #[serde(default)]
@@ -109,6 +113,12 @@ pub(super) fn check(written: Vec<Written>) -> Result<Vec<Rule>, Wrong> {
 
 impl Written {
     fn check(self) -> Result<Rule, Wrong> {
+        let expires = match (self.expires, self.action) {
+            (Some(expires), ActionName::Allow | ActionName::Deny) => {
+                return Err(Wrong::new(expires.span(), "only a rule that asks can expire: take expires out"));
+            }
+            (expires, _) => expires.map(|span| span.into_inner().0),
+        };
         let mut args = Vec::new();
         for (pointer, value) in self.args {
             let at = value.span();
@@ -128,6 +138,7 @@ impl Written {
             tool: self.tool,
             harness: self.harness,
             project: self.project,
+            expires,
             labels: self.labels,
             args,
         })

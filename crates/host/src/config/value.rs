@@ -115,6 +115,37 @@ impl TryFrom<String> for Span {
     }
 }
 
+/// A span that may be days, such as `7d` or `36h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct LongSpan(pub(super) Duration);
+
+/// The longest of them: ten years. More is a mistake in the unit.
+const LONG_SPAN_MAX: Duration = Duration::from_secs(3_660 * 24 * 60 * 60);
+
+impl TryFrom<String> for LongSpan {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<LongSpan, String> {
+        let total = match text.split_once('d') {
+            Some((days, rest)) => whole(days).and_then(|days| {
+                let rest = if rest.is_empty() { Duration::ZERO } else { span(rest)? };
+                Some(rest + Duration::from_secs(u64::from(days) * 24 * 60 * 60))
+            }),
+            None => span(&text),
+        };
+        let total = total.ok_or_else(|| format!("{text:?} is no span of time: write 7d, 36h or 1d12h"))?;
+        if total.is_zero() || total > LONG_SPAN_MAX {
+            return Err(format!("{text:?} is out of range: more than nothing, at most 3660d"));
+        }
+        Ok(LongSpan(total))
+    }
+}
+
+fn whole(digits: &str) -> Option<u32> {
+    digits.parse().ok().filter(|_| digits.bytes().all(|b| b.is_ascii_digit()))
+}
+
 fn span(text: &str) -> Option<Duration> {
     let (mut rest, mut total) = (text, Duration::ZERO);
     while !rest.is_empty() {
@@ -197,7 +228,7 @@ impl<'de> Deserialize<'de> for Header {
 mod tests {
     use std::time::Duration;
 
-    use super::{EnvName, Name, Span, Url};
+    use super::{EnvName, LongSpan, Name, Span, Url};
 
     #[test]
     fn spans() {
@@ -205,6 +236,17 @@ mod tests {
         assert_eq!(of("30s"), Some(Duration::from_secs(30)));
         assert_eq!(of("1h2m3s4ms"), Some(Duration::from_millis(3_723_004)));
         for bad in ["", "30", "s", "1.5s", "1d", "0s", "25h", "99999999999999999999s", "-1s", "18446744073709551615h"] {
+            assert_eq!(of(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn long_spans() {
+        let of = |text: &str| LongSpan::try_from(text.to_owned()).ok().map(|s| s.0);
+        assert_eq!(of("24h"), Some(Duration::from_secs(86_400)));
+        assert_eq!(of("7d"), Some(Duration::from_secs(7 * 86_400)));
+        assert_eq!(of("1d12h30m"), Some(Duration::from_secs(36 * 3600 + 1800)));
+        for bad in ["", "d", "7", "0d", "+1d", "-1d", "1.5d", "3661d", "1d1d", "1h1d", "99999999999d"] {
             assert_eq!(of(bad), None, "{bad}");
         }
     }

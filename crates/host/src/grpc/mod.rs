@@ -1,5 +1,6 @@
 //! The gRPC spelling.
 
+mod asks;
 mod journal;
 mod sessions;
 
@@ -15,7 +16,7 @@ use tonic_health::server::HealthReporter;
 
 use crate::Host;
 use crate::fault::Fault;
-use crate::proto::{JournalServer, SessionsServer};
+use crate::proto::{AsksServer, JournalServer, SessionsServer};
 use crate::update::{Update, Updates, log_of, seen};
 
 /// A message that comes in is at most this long; so is the body of an HTTP request.
@@ -35,9 +36,13 @@ pub(crate) async fn routes(host: &Arc<Host>) -> (Routes, HealthReporter) {
     let journal = JournalServer::new(journal::Service(Arc::clone(host)))
         .max_decoding_message_size(MESSAGE_IN_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_OUT_BYTES_MAX);
+    let asks = AsksServer::new(asks::Service(Arc::clone(host)))
+        .max_decoding_message_size(MESSAGE_IN_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_OUT_BYTES_MAX);
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<SessionsServer<sessions::Service>>().await;
     health.set_serving::<JournalServer<journal::Service>>().await;
+    health.set_serving::<AsksServer<asks::Service>>().await;
     let reflection = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(DESCRIPTORS)
@@ -46,6 +51,7 @@ pub(crate) async fn routes(host: &Arc<Host>) -> (Routes, HealthReporter) {
     let decodes = "the committed descriptors decode";
     let routes = Routes::new(sessions)
         .add_service(journal)
+        .add_service(asks)
         .add_service(health_service)
         .add_service(reflection().build_v1().expect(decodes))
         .add_service(reflection().build_v1alpha().expect(decodes));
@@ -56,6 +62,7 @@ pub(crate) async fn routes(host: &Arc<Host>) -> (Routes, HealthReporter) {
 pub(crate) async fn stop_serving(health: &HealthReporter) {
     health.set_not_serving::<SessionsServer<sessions::Service>>().await;
     health.set_not_serving::<JournalServer<journal::Service>>().await;
+    health.set_not_serving::<AsksServer<asks::Service>>().await;
     health.set_service_status("", tonic_health::ServingStatus::NotServing).await;
 }
 

@@ -63,10 +63,11 @@ pub(super) async fn handle(host: &Host, route: &Route, path: Path, request: Requ
             body::answer(&host.cancel(cancel).await?)
         }
         Op::Approve => {
-            let mut approve: v1::ApproveRequest = body::required(request).await?;
-            name(&mut approve.session, uid)?;
-            body::answer(&host.approve(approve).await?)
+            let mut decide: inspan_wire::inspan_v1::DecideRequest = body::required(request).await?;
+            name(&mut decide.session, uid)?;
+            body::answer(&host.decide(decide).await?)
         }
+        Op::ListAsks => asks(host, &query).await,
         Op::Rerun => {
             let mut rerun: inspan_wire::inspan_v1::RerunRequest = body::optional(request).await?;
             name(&mut rerun.session, uid)?;
@@ -108,6 +109,15 @@ async fn list(host: &Host, query: &Params) -> Result<Response, Refusal> {
         page_token: query.text("page_token").unwrap_or_default().to_owned(),
     };
     body::answer(&host.list(request).await?)
+}
+
+async fn asks(host: &Host, query: &Params) -> Result<Response, Refusal> {
+    let request = inspan_wire::inspan_v1::ListAsksRequest {
+        project: query.text("project").unwrap_or_default().to_owned(),
+        page_size: query.int32("page_size")?,
+        page_token: query.text("page_token").unwrap_or_default().to_owned(),
+    };
+    body::answer(&host.asks(request).await?)
 }
 
 async fn records(host: &Host, uid: &str, query: &Params, headers: &HeaderMap) -> Result<Response, Refusal> {

@@ -13,6 +13,8 @@ use inspan_journal::Journal;
 use crate::guard::Reach;
 use crate::host::Settings;
 use crate::hub::RingLimits;
+use crate::registry::Directory;
+use crate::webhook::Webhook;
 
 /// Where a server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,6 +73,59 @@ impl Address {
     }
 }
 
+/// Where the registry listens: a literal loopback IP and a port, 0 for any free one. Whoever reaches it decides which
+/// processes sessions run in, so it takes no name that could lead elsewhere, and no word of the operator's opens it to others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RegistryAddress(SocketAddr);
+
+/// Text that is no address of a registry.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no address for a registry: it is a literal loopback IP and a port, such as 127.0.0.1:8081")]
+pub struct BadRegistryAddress(String);
+
+impl FromStr for RegistryAddress {
+    type Err = BadRegistryAddress;
+
+    fn from_str(text: &str) -> Result<RegistryAddress, BadRegistryAddress> {
+        match text.parse() {
+            Ok(address) if is_loopback(&address) => Ok(RegistryAddress(address)),
+            _ => Err(BadRegistryAddress(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for RegistryAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl RegistryAddress {
+    /// Whether it is the address of the sessions, which the registry must not share.
+    pub fn is_that_of(&self, sessions: &Address) -> bool {
+        match sessions {
+            Address::Tcp(sessions) => {
+                let same_ip = sessions.ip().to_canonical() == self.0.ip().to_canonical();
+                same_ip && sessions.port() == self.0.port() && self.0.port() != 0
+            }
+            Address::Unix(_) => false,
+        }
+    }
+
+    pub(super) fn listen(&self) -> Address {
+        Address::Tcp(self.0)
+    }
+}
+
+/// The registry of a server.
+#[derive(Clone)]
+pub struct Registry {
+    /// Where it listens.
+    pub address: RegistryAddress,
+    /// What it registers in; the catalog of the same server.
+    pub directory: Arc<Directory>,
+}
+
 pub(super) fn is_loopback(address: &SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }
@@ -88,8 +143,12 @@ pub struct Config {
     pub journal: Arc<dyn Journal>,
     /// The harnesses.
     pub catalog: Arc<dyn Catalog>,
+    /// The operator's registry; without one nothing is registered here, and what is registered already is served.
+    pub registry: Option<Registry>,
     /// Who may have which tool run; without one, a call asks for itself.
     pub policy: Option<Arc<dyn Policy>>,
+    /// Who is told of what waits for a person.
+    pub webhook: Option<Arc<Webhook>>,
     /// Default project and heartbeats.
     pub settings: Settings,
     /// Bounds of the engine.
@@ -100,6 +159,8 @@ pub struct Config {
     pub stop_within: Duration,
     /// Connections at once; more wait.
     pub connections_max: usize,
+    /// Threads that serve connections, each its own; with 0 the runtime that the server is started on does.
+    pub lanes: usize,
 }
 
 impl Config {
@@ -111,12 +172,15 @@ impl Config {
             allowed_hosts: Vec::new(),
             journal,
             catalog,
+            registry: None,
             policy: None,
+            webhook: None,
             settings: Settings::default(),
             limits: Limits::default(),
             ring: RingLimits::default(),
             stop_within: Duration::from_secs(30),
             connections_max: 4096,
+            lanes: 0,
         }
     }
 }
@@ -129,6 +193,9 @@ pub enum BindError {
         "{0} can be reached from other machines and there is no authentication: use a loopback address, or say --insecure"
     )]
     NotLoopback(SocketAddr),
+    /// The registry would listen where the sessions do.
+    #[error("{0} is the address of the sessions: the registry is never on their port, give it another one")]
+    Shared(RegistryAddress),
     /// Somebody else listens there.
     #[error("{0} is in use: stop the other server or choose another address")]
     InUse(Address),
@@ -140,6 +207,9 @@ pub enum BindError {
         /// Why.
         cause: std::io::Error,
     },
+    /// The operating system gave no thread to serve on.
+    #[error("no thread to serve connections on: {0}")]
+    NoThread(std::io::Error),
 }
 
 #[cfg(test)]
@@ -154,6 +224,31 @@ mod tests {
         assert_eq!("localhost:9".parse::<Address>().expect("an address").to_string(), "127.0.0.1:9");
         for text in ["", "7000", "127.0.0.1", "unix:", "host.test:80", "http://127.0.0.1:1"] {
             assert!(text.parse::<Address>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_registry_listens_on_a_literal_loopback_ip() {
+        for text in ["127.0.0.1:0", "127.0.0.1:8081", "127.9.9.9:1", "[::1]:8081", "[::ffff:127.0.0.1]:8081"] {
+            assert_eq!(text.parse::<RegistryAddress>().expect("an address").to_string(), text);
+        }
+        for text in ["", "127.0.0.1", ":8081", "localhost:8081", "0.0.0.0:8081", "[::]:8081", "10.0.0.1:1", "unix:/r"] {
+            assert!(text.parse::<RegistryAddress>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_registry_and_the_sessions_share_no_address() {
+        for (registry, sessions, same) in [
+            ("127.0.0.1:8080", "127.0.0.1:8080", true),
+            ("[::ffff:127.0.0.1]:8080", "127.0.0.1:8080", true),
+            ("127.0.0.1:8081", "127.0.0.1:8080", false),
+            ("[::1]:8080", "127.0.0.1:8080", false),
+            ("127.0.0.1:0", "127.0.0.1:0", false),
+            ("127.0.0.1:8080", "unix:/run/x", false),
+        ] {
+            let address: RegistryAddress = registry.parse().expect("an address");
+            assert_eq!(address.is_that_of(&sessions.parse().expect("an address")), same, "{registry} {sessions}");
         }
     }
 }

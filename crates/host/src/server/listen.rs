@@ -59,15 +59,17 @@ impl Listener {
     }
 
     /// The next connection. Running out of file descriptors is waited out.
-    pub(super) async fn accept(&self) -> Connection {
+    pub(super) async fn accept(&self) -> Accepted {
         loop {
             let accepted = match self {
-                Listener::Tcp(listener) => listener.accept().await.map(|(stream, _)| {
+                Listener::Tcp(listener) => listener.accept().await.and_then(|(stream, _)| {
                     // Frames are small and each is waited for.
                     drop(stream.set_nodelay(true));
-                    Connection::Tcp(stream)
+                    stream.into_std().map(Accepted::Tcp)
                 }),
-                Listener::Unix { listener, .. } => listener.accept().await.map(|(stream, _)| Connection::Unix(stream)),
+                Listener::Unix { listener, .. } => {
+                    listener.accept().await.and_then(|(stream, _)| stream.into_std().map(Accepted::Unix))
+                }
             };
             match accepted {
                 Ok(connection) => return connection,
@@ -90,6 +92,22 @@ async fn remove_stale(path: &Path) {
         && error.kind() == io::ErrorKind::ConnectionRefused
     {
         drop(std::fs::remove_file(path));
+    }
+}
+
+/// A connection that no runtime drives yet.
+pub(super) enum Accepted {
+    Tcp(std::net::TcpStream),
+    Unix(std::os::unix::net::UnixStream),
+}
+
+impl Accepted {
+    /// Hands it to the runtime that this is called on.
+    pub(super) fn adopt(self) -> io::Result<Connection> {
+        match self {
+            Accepted::Tcp(stream) => TcpStream::from_std(stream).map(Connection::Tcp),
+            Accepted::Unix(stream) => UnixStream::from_std(stream).map(Connection::Unix),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
-//! The server: one listener, both spellings, a graceful stop.
+//! The server: one listener for both spellings, one for the operator's registry where it is wanted, a graceful stop.
 
 mod config;
+mod lanes;
 mod listen;
 
 use std::convert::Infallible;
@@ -11,23 +12,28 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
+use futures_util::FutureExt as _;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
-use inspan_engine::Engine;
+use inspan_engine::{Engine, Limits};
 use inspan_models::request_id;
 use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 use tonic_health::server::HealthReporter;
 
-pub use config::{Address, BadAddress, BindError, Config};
-use listen::{Connection, Listener};
+pub use config::{Address, BadAddress, BadRegistryAddress, BindError, Config, Registry, RegistryAddress};
+use lanes::Lanes;
+use listen::{Accepted, Listener};
 
 use crate::guard::Guard;
 use crate::hub::Hub;
+use crate::registry::{self, Registrar};
 use crate::system::System;
 use crate::trace::Line;
-use crate::{Host, grpc, http};
+use crate::webhook::{self, Webhook};
+use crate::{Host, expiry, grpc, http};
 
 /// Streams that one connection may have open.
 const STREAMS_MAX: u32 = 1024;
@@ -39,6 +45,8 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes of the head of a request.
 const HEAD_BYTES_MAX: u32 = 64 << 10;
+/// Connections to the registry at once; more wait.
+const REGISTRY_CONNECTIONS_MAX: usize = 64;
 /// How long connections may take to send what they have, after the last turn.
 const CLOSE_WITHIN: Duration = Duration::from_secs(5);
 
@@ -48,13 +56,12 @@ pub struct Server;
 
 /// A server that has its address and serves nobody yet.
 pub struct Bound {
-    listener: Listener,
-    address: Address,
+    sessions: Port,
+    registry: Option<Port>,
     host: Arc<Host>,
-    router: Router,
     health: HealthReporter,
+    webhook: Option<Arc<Webhook>>,
     stop_within: Duration,
-    connections_max: usize,
 }
 
 impl Server {
@@ -64,7 +71,17 @@ impl Server {
     /// [`BindError`]: an address that others can reach without the operator's word for it, or one
     /// that cannot be had.
     pub async fn bind(config: Config) -> Result<Bound, BindError> {
+        if let Some(registry) = &config.registry
+            && registry.address.is_that_of(&config.address)
+        {
+            return Err(BindError::Shared(registry.address));
+        }
         let (listener, address) = Listener::bind(&config.address, config.insecure).await?;
+        let registry = match config.registry {
+            Some(registry) => Some(bind_registry(registry, &config.limits).await?),
+            None => None,
+        };
+        let lanes = Lanes::start(config.lanes).map_err(BindError::NoThread)?;
         let guard = Guard::new(address.reach(), config.allowed_hosts);
         let hub = Arc::new(Hub::new(config.ring));
         let engine =
@@ -76,21 +93,31 @@ impl Server {
         let host = Arc::new(Host::new(engine, hub, config.settings));
         let (routes, health) = grpc::routes(&host).await;
         let router = router(routes.into_axum_router(), &host, guard);
-        Ok(Bound {
-            listener,
-            address,
-            host,
-            router,
-            health,
-            stop_within: config.stop_within,
-            connections_max: config.connections_max,
-        })
+        let sessions = Port { listener, address, router, connections_max: config.connections_max, lanes };
+        let (webhook, stop_within) = (config.webhook, config.stop_within);
+        Ok(Bound { sessions, registry, host, health, webhook, stop_within })
     }
+}
+
+async fn bind_registry(registry: Registry, limits: &Limits) -> Result<Port, BindError> {
+    // Nobody's word opens it to other machines.
+    let (listener, address) = Listener::bind(&registry.address.listen(), false).await?;
+    let guard = Guard::new(address.reach(), Vec::new());
+    let within = Duration::from_nanos(u64::try_from(limits.describe_ns_max).unwrap_or_default());
+    let routes = registry::router(Registrar::new(registry.directory, within)).await;
+    // On this runtime, which outlives every lane: the way to a harness that is registered stays on it.
+    let lanes = Lanes::start(0).map_err(BindError::NoThread)?;
+    let router = guarded(routes, guard);
+    Ok(Port { listener, address, router, connections_max: REGISTRY_CONNECTIONS_MAX, lanes })
 }
 
 /// gRPC and HTTP side by side, behind the guard.
 fn router(grpc: Router, host: &Arc<Host>, guard: Guard) -> Router {
-    let routes = grpc.reset_fallback().merge(http::router(Arc::clone(host))).fallback(http::no_route);
+    guarded(grpc.reset_fallback().merge(http::router(Arc::clone(host))).fallback(http::no_route), guard)
+}
+
+/// Routes that the guard stands before, each request with its line in the log.
+fn guarded(routes: Router, guard: Guard) -> Router {
     let guard = Arc::new(guard);
     routes.layer(axum::middleware::from_fn(move |mut request: Request, next: axum::middleware::Next| {
         let guard = Arc::clone(&guard);
@@ -126,7 +153,12 @@ fn fenced_in(mut response: Response) -> Response {
 impl Bound {
     /// The address that clients use; a port 0 in the configuration is a real one here.
     pub fn address(&self) -> &Address {
-        &self.address
+        &self.sessions.address
+    }
+
+    /// The address of the registry, where there is one.
+    pub fn registry_address(&self) -> Option<&Address> {
+        self.registry.as_ref().map(|registry| &registry.address)
     }
 
     /// The host that answers: for who serves and drives in one process.
@@ -137,10 +169,52 @@ impl Bound {
     /// Serves until `shutdown` resolves; then takes no new work, lets running turns reach a durable
     /// point within the configured time, ends the streams and closes.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) -> Stopped {
-        let Bound { listener, address: _, host, router, health, stop_within, connections_max } = self;
+        let Bound { sessions, registry, host, health, webhook, stop_within } = self;
+        // They end with this, when they are dropped.
+        let mut beside = JoinSet::new();
+        beside.spawn(expiry::run(Arc::clone(&host), host.hub().asked()));
+        if let Some(webhook) = webhook {
+            beside.spawn(webhook::run(Arc::clone(&host), webhook, host.hub().asked()));
+        }
+        let shutdown = shutdown.shared();
+        let registry = async {
+            match registry {
+                Some(registry) => Some(registry.accept_until(shutdown.clone()).await),
+                None => None,
+            }
+        };
+        let (sessions, registry) = tokio::join!(sessions.accept_until(shutdown.clone()), registry);
+        grpc::stop_serving(&health).await;
+        // Connections stay open: viewers see the end of the turns that they follow.
+        let drained = host.stop(stop_within).await;
+        let registry = async {
+            match registry {
+                Some(registry) => registry.close().await,
+                None => true,
+            }
+        };
+        let (sessions, registry) = tokio::join!(sessions.close(), registry);
+        beside.shutdown().await;
+        Stopped { drained, closed: sessions && registry }
+    }
+}
+
+/// A listener and what answers there.
+struct Port {
+    listener: Listener,
+    address: Address,
+    router: Router,
+    /// Connections at once; more wait.
+    connections_max: usize,
+    lanes: Lanes,
+}
+
+impl Port {
+    /// Accepts connections until `shutdown` resolves, then gives the listener up.
+    async fn accept_until(self, shutdown: impl Future<Output = ()>) -> Connections {
+        let Port { listener, address: _, router, connections_max, lanes } = self;
         let slots = Arc::new(Semaphore::new(connections_max));
-        let graceful = GracefulShutdown::new();
-        let mut tasks = tokio::task::JoinSet::new();
+        let mut open = Connections { graceful: GracefulShutdown::new(), tasks: JoinSet::new(), lanes };
         tokio::pin!(shutdown);
         loop {
             let accept = async {
@@ -148,25 +222,40 @@ impl Bound {
                 (listener.accept().await, slot)
             };
             tokio::select! {
-                () = &mut shutdown => break,
+                () = &mut shutdown => return open,
                 (connection, slot) = accept => {
-                    let served = serve_connection(connection, router.clone(), &graceful);
-                    tasks.spawn(async move {
-                        served.await;
-                        drop(slot);
-                    });
+                    let served = serve_connection(connection, router.clone(), open.graceful.watcher());
+                    let place = open.lanes.place();
+                    let lane = place.handle.clone();
+                    open.tasks.spawn_on(
+                        async move {
+                            served.await;
+                            drop((slot, place));
+                        },
+                        &lane,
+                    );
                 }
                 // Finished tasks are let go of as they finish.
-                Some(_) = tasks.join_next() => {}
+                Some(_) = open.tasks.join_next() => {}
             }
         }
-        drop(listener);
-        grpc::stop_serving(&health).await;
-        // Connections stay open: viewers see the end of the turns that they follow.
-        let drained = host.stop(stop_within).await;
-        let closed = tokio::time::timeout(CLOSE_WITHIN, graceful.shutdown()).await.is_ok();
-        tasks.shutdown().await;
-        Stopped { drained, closed }
+    }
+}
+
+/// The connections of a port that accepts no more.
+struct Connections {
+    graceful: GracefulShutdown,
+    tasks: JoinSet<()>,
+    lanes: Lanes,
+}
+
+impl Connections {
+    /// Lets them send what they have; false when one of them took too long.
+    async fn close(mut self) -> bool {
+        let closed = tokio::time::timeout(CLOSE_WITHIN, self.graceful.shutdown()).await.is_ok();
+        self.tasks.shutdown().await;
+        self.lanes.stop().await;
+        closed
     }
 }
 
@@ -180,11 +269,15 @@ pub struct Stopped {
     pub closed: bool,
 }
 
-fn serve_connection(
-    connection: Connection,
-    router: Router,
-    graceful: &GracefulShutdown,
-) -> impl Future<Output = ()> + Send + 'static {
+/// Serves a connection on the runtime that polls this first.
+async fn serve_connection(accepted: Accepted, router: Router, graceful: Watcher) {
+    let connection = match accepted.adopt() {
+        Ok(connection) => connection,
+        Err(error) => {
+            tracing::warn!(%error, "a connection was lost");
+            return;
+        }
+    };
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(HEAD_BYTES_MAX as usize);
     builder
@@ -196,10 +289,7 @@ fn serve_connection(
         .keep_alive_interval(KEEPALIVE_INTERVAL)
         .keep_alive_timeout(KEEPALIVE_TIMEOUT);
     let served = builder.serve_connection(TokioIo::new(connection), TowerToHyperService::new(router)).into_owned();
-    let watched = graceful.watch(served);
-    async move {
-        if let Err(error) = watched.await {
-            tracing::debug!(%error, "connection");
-        }
+    if let Err(error) = graceful.watch(served).await {
+        tracing::debug!(%error, "connection");
     }
 }

@@ -66,7 +66,7 @@ fn strictest<'r>(possible: &[Option<&'r Rule>]) -> Option<&'r Rule> {
 
 impl Rule {
     fn verdict(&self) -> Verdict {
-        Verdict { action: self.action, rule: self.name.clone() }
+        Verdict { action: self.action, rule: self.name.clone(), expires: self.expires }
     }
 
     fn fits_but_for_labels(&self, session: &v1::Session, harness: &str, call: &v1::ToolCall) -> bool {

@@ -27,6 +27,8 @@ use model::{Echoing, Gated, Gates};
 /// A host that serves on a free port of loopback.
 pub struct Running {
     pub address: Address,
+    /// Where the registry is, when the settings ask for one.
+    pub registry: Option<Address>,
     pub journal: Arc<dyn Journal>,
     pub host: Arc<inspan_host::Host>,
     /// Holds the model calls of the harness `gated`.
@@ -62,10 +64,10 @@ pub async fn start_on(journal: Arc<dyn Journal>, change: impl FnOnce(&mut Config
     change(&mut config);
     let bound = Server::bind(config).await.expect("a free port");
     let (stop, stopped) = oneshot::channel();
-    let address = bound.address().clone();
+    let (address, registry) = (bound.address().clone(), bound.registry_address().cloned());
     let host = Arc::clone(bound.host());
     let served = tokio::spawn(bound.serve(async { drop(stopped.await) }));
-    Running { address, journal, host, gates, stop: Some(stop), served }
+    Running { address, registry, journal, host, gates, stop: Some(stop), served }
 }
 
 impl Running {

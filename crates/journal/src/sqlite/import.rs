@@ -5,6 +5,7 @@ use std::sync::Arc;
 use inspan_wire::{Digest, SessionUid};
 use rusqlite::{Connection, params};
 
+use super::asks;
 use super::fault::Stop;
 use super::landmarks;
 use super::requests::{self, Kept};
@@ -123,13 +124,22 @@ fn finish(tx: &mut Tx<'_>, key: i64, session: &Session) -> Result<(), Stop> {
             session.head.hash.map(|h| h.0),
             compute,
             exec,
-            write::pending(&session.state),
+            asks::encode(&session.state),
             &scan[..]
         ],
     )?;
     tx.conn.execute("UPDATE sessions SET life = ?2 WHERE key = ?1", params![key, life::LIVE])?;
     tx.conn.execute("DELETE FROM imports WHERE session = ?1", [key])?;
+    asks::moved(tx.conn, key, None, session, since_ns(tx.conn, key, session)?)?;
     let last_id = landmarks::last(tx.conn, key)?;
     tx.remember(Slot { key, session: Arc::new(session.clone()), last_id });
     Ok(())
+}
+
+/// When the record was committed that a session waits on: where it comes from.
+fn since_ns(conn: &Connection, key: i64, session: &Session) -> Result<i64, Stop> {
+    let shared = session.parent.as_ref().map_or(0, |(_, seq)| *seq);
+    let asked = session.state.pending.as_ref().map(|asked| asked.request_seq).filter(|seq| *seq > shared);
+    let ts_ms = asked.map(|seq| landmarks::time(conn, key, seq)).transpose()?.flatten();
+    Ok(ts_ms.map_or(session.update_ns, |ts_ms| ts_ms.saturating_mul(1_000_000)))
 }

@@ -72,6 +72,12 @@ pub(super) fn hash(conn: &Connection, session: i64, seq: i64) -> rusqlite::Resul
     conn.prepare_cached(sql)?.query_row([row], |row| row.get(0).map(Digest)).optional()
 }
 
+/// The commit time of record `seq` that `session` itself holds, in milliseconds; `None` when there is no such record.
+pub(super) fn time(conn: &Connection, session: i64, seq: i64) -> rusqlite::Result<Option<i64>> {
+    let Some(&row) = rows(conn, session, seq, seq)?.first() else { return Ok(None) };
+    conn.prepare_cached("SELECT ts_ms FROM records WHERE id = ?1")?.query_row([row], |row| row.get(0)).optional()
+}
+
 /// Removes the last records of `session` behind `floor`, `limit` at most, and says how many.
 pub(super) fn drop_last(conn: &Connection, session: i64, floor: i64, limit: u32) -> rusqlite::Result<u32> {
     let mut next = last(conn, session)?;

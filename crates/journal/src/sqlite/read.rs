@@ -10,6 +10,7 @@ use lru::LruCache;
 use prost::Message as _;
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
 
+use super::asks;
 use super::fault::{self, Stop};
 use super::landmarks;
 use super::write::life;
@@ -70,6 +71,14 @@ pub(super) fn session_of(conn: &Connection, uid: &SessionUid) -> Result<Option<S
     let mut statement = conn.prepare_cached(&sql)?;
     let mut rows = statement.query(params![uid.as_str(), life::LIVE])?;
     rows.next()?.map(session).transpose()
+}
+
+/// Reads a session whose key is known, in whatever life it is.
+pub(super) fn session_at(conn: &Connection, key: i64) -> Result<Session, Stop> {
+    let sql = format!("{SESSION} WHERE s.key = ?1");
+    let mut statement = conn.prepare_cached(&sql)?;
+    let mut rows = statement.query([key])?;
+    session(rows.next()?.ok_or(rusqlite::Error::QueryReturnedNoRows)?)
 }
 
 impl View<'_> {
@@ -278,12 +287,13 @@ fn session(row: &Row<'_>) -> Result<Session, Stop> {
 
 /// Reads compute, exec, pending and scan, the first of them at `column`.
 fn state(uid: &str, row: &Row<'_>, column: usize) -> Result<State, Stop> {
-    let pending = row.get::<_, Option<Vec<u8>>>(column + 2)?;
-    let pending = pending.map(|bytes| v1::ApprovalRef::decode(&bytes[..])).transpose();
+    let pending = row.get::<_, Option<Vec<u8>>>(column + 2)?.map(|stored| asks::decode(&stored)).transpose();
+    let (pending, deadline_ns) = pending.map_err(|e| undecodable(uid, &e))?.unzip();
     Ok(State {
         compute: row.get(column)?,
         exec: row.get(column + 1)?,
-        pending: pending.map_err(|e| undecodable(uid, &e))?,
+        pending,
+        deadline_ns: deadline_ns.flatten(),
         scan: Bytes::from(row.get::<_, Vec<u8>>(column + 3)?),
     })
 }

@@ -8,8 +8,12 @@ use super::fault;
 use crate::Error;
 
 /// Every version of the schema, oldest first. Forward only: one that was released never changes.
-const MIGRATIONS: &[&str] =
-    &[include_str!("../../migrations/0001_journal.sql"), include_str!("../../migrations/0002_landmarks.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("../../migrations/0001_journal.sql"),
+    include_str!("../../migrations/0002_landmarks.sql"),
+    include_str!("../../migrations/0003_registrations.sql"),
+    include_str!("../../migrations/0004_asks.sql"),
+];
 
 /// Marks a file as ours: `insp` in ASCII.
 const APPLICATION_ID: i32 = 0x696e_7370;

@@ -3,6 +3,7 @@
 use inspan_wire::{Digest, SessionUid};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
+use super::asks;
 use super::fault::Stop;
 use super::landmarks;
 use super::requests;
@@ -16,6 +17,7 @@ const STEP_ROWS_MAX: u32 = 2000;
 pub(super) fn hide(tx: &mut Tx<'_>, uid: &SessionUid) -> Result<(), Stop> {
     let slot = tx.slot(uid)?;
     tx.conn.execute("UPDATE sessions SET life = ?2 WHERE key = ?1", params![slot.key, life::HIDDEN])?;
+    asks::forget(tx.conn, slot.key)?;
     discard(tx.conn, slot.key)?;
     tx.forget(uid);
     tx.note_trash();

@@ -10,13 +10,12 @@ use inspan_wire::{Digest, SessionUid};
 use prost::Message as _;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
+use super::asks;
 use super::fault::Stop;
 use super::landmarks;
 use super::requests::{self, Kept};
 use super::writer::{Slot, Tx};
-use crate::{
-    Append, Appended, Error, Fork, ForkChild, Head, NewRecord, NewSession, Session, State, TurnMark, admit, memory,
-};
+use crate::{Append, Appended, Error, Fork, ForkChild, Head, NewRecord, NewSession, Session, TurnMark, admit, memory};
 
 /// Life of a session: numbers are stored and never change their meaning.
 pub(super) mod life {
@@ -74,9 +73,10 @@ pub(super) fn append(tx: &mut Tx<'_>, prepared: &Prepared) -> Result<Appended, S
     insert_blobs(tx.conn, slot.key, &prepared.blobs)?;
     let mut session = (*slot.session).clone();
     (session.head, session.fence, session.update_ns) = (head, fence, tx.now_ns);
-    session.state.clone_from(&append.state);
+    let before = std::mem::replace(&mut session.state, append.state.clone());
     let slot = Slot { key: slot.key, session: Arc::new(session), last_id };
     update_head(tx, &slot)?;
+    asks::moved(tx.conn, slot.key, Some(&before), &slot.session, tx.now_ns)?;
     tx.remember(slot);
     Ok(Appended { fence, ts_ms })
 }
@@ -94,6 +94,7 @@ pub(super) fn create(tx: &mut Tx<'_>, new: &NewSession) -> Result<Session, Stop>
     check_free(tx.conn, &new.uid)?;
     let session = session(new, None, tx.now_ns, tx.now_ns);
     let key = insert_session(tx.conn, life::LIVE, &session, None)?;
+    asks::moved(tx.conn, key, None, &session, tx.now_ns)?;
     tx.remember(Slot { key, session: Arc::new(session.clone()), last_id: 0 });
     Ok(session)
 }
@@ -126,6 +127,7 @@ fn insert_child(
     let key = insert_session(tx.conn, life::LIVE, &session, Some(parent_key))?;
     let last_id = insert_record(tx.conn, key, 0, (session.fence, tx.now_ns / 1_000_000), &child.marker)?;
     landmarks::set_last(tx.conn, key, last_id)?;
+    asks::moved(tx.conn, key, None, &session, tx.now_ns)?;
     tx.remember(Slot { key, session: Arc::new(session.clone()), last_id });
     Ok(session)
 }
@@ -174,7 +176,7 @@ pub(super) fn insert_session(
         session.update_ns,
         session.state.compute,
         session.state.exec,
-        pending(&session.state),
+        asks::encode(&session.state),
         &session.state.scan[..],
     ])?;
     Ok(key)
@@ -216,7 +218,7 @@ pub(super) fn insert_turn(conn: &Connection, session: i64, turn: &TurnMark) -> R
         turn.execution_id,
         turn.before.compute,
         turn.before.exec,
-        pending(&turn.before),
+        asks::encode(&turn.before),
         &turn.before.scan[..],
     ])?;
     Ok(())
@@ -246,15 +248,11 @@ fn update_head(tx: &Tx<'_>, slot: &Slot) -> Result<(), Stop> {
             session.update_ns,
             state.compute,
             state.exec,
-            pending(state),
+            asks::encode(state),
             &state.scan[..],
             slot.last_id,
         ])?;
     Ok(())
-}
-
-pub(super) fn pending(state: &State) -> Option<Vec<u8>> {
-    state.pending.as_ref().map(prost::Message::encode_to_vec)
 }
 
 /// The hash of record `seq`, which a session of `key` and `head` holds or inherits.

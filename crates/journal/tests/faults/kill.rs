@@ -14,6 +14,9 @@ use crate::suite::{append_to, check_chain, head_after, new_session, text};
 /// Set in the child: the folder of its store.
 const FOLDER: &str = "INSPAN_TEST_KILL_FOLDER";
 
+/// How many kills, when not the usual hundred.
+const KILLS: &str = "INSPAN_TEST_KILLS";
+
 /// A hundred times: a process appends and says what was acknowledged, and is killed. Every record that
 /// it had acknowledged is there. A kill leaves what the system holds of a file, so memory is disk enough.
 #[tokio::test]
@@ -23,7 +26,8 @@ async fn nothing_acknowledged_is_lost_to_a_kill() {
     }
     let folder = folder();
     let mut acked: BTreeMap<String, i64> = BTreeMap::new();
-    for round in 0..100 {
+    let kills = std::env::var(KILLS).map_or(100, |text| text.parse().expect("a number of kills"));
+    for round in 0..kills {
         let mut command = fault::rerun("faults::kill::nothing_acknowledged_is_lost_to_a_kill");
         let mut child = command.env(FOLDER, folder.path()).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();

@@ -120,7 +120,8 @@ async fn a_long_store_of_version_1_gets_its_links() {
            fence INTEGER NOT NULL, ts_ms INTEGER NOT NULL, prev_hash BLOB, content_hash BLOB NOT NULL,
            event BLOB NOT NULL, UNIQUE (session, seq)) STRICT;
          INSERT INTO records SELECT id, session, seq, fence, ts_ms, prev_hash, content_hash, event FROM linked;
-         DROP TABLE linked; DROP TABLE landmarks; ALTER TABLE heads DROP COLUMN last_id;
+         DROP TABLE linked; DROP TABLE landmarks; DROP TABLE registrations; DROP TABLE asks;
+         ALTER TABLE heads DROP COLUMN last_id;
          DELETE FROM migrations WHERE version > 1",
     )
     .unwrap();
@@ -139,6 +140,85 @@ async fn a_long_store_of_version_1_gets_its_links() {
     let count = |sql: &str| conn.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
     assert_eq!(count("SELECT count(*) FROM landmarks"), 4, "two in each session: no read had to scan");
     assert_eq!(count("SELECT count(*) FROM records WHERE prev_id = 0"), 3);
+}
+
+/// What waits in a store of an earlier schema is listed when it is opened: by the time of the record that asks, the
+/// one behind which its session was put to sleep.
+#[tokio::test]
+async fn an_earlier_store_lists_what_waits_in_it() {
+    use inspan_journal::{Append, AskQuery, Asks, State};
+    use inspan_wire::v1;
+    let waits = |request_seq| State {
+        pending: Some(v1::ApprovalRef { execution_id: "e".into(), tool_call_id: "c".into(), request_seq }),
+        ..State::default()
+    };
+    let folder = folder();
+    let clock = Arc::new(HandClock::at(START_NS));
+    let blobs = Arc::new(blob::Memory::new());
+    let options = || sqlite::Options::new(file(folder.path()), Arc::clone(&blobs) as _, Arc::clone(&clock) as _);
+    let store = sqlite::Store::open(options()).unwrap();
+    let asks = r#"{"approval":{"tool_call_id":"c"},"kind":"EVENT_APPROVAL_REQUEST"}"#;
+    let sessions = ["quiet", "soon", "decided", "gone", "late"];
+    let mut heads = Vec::new();
+    for (n, uid) in (1..).zip(sessions) {
+        store.create(new_session(uid, "p")).await.unwrap();
+        clock.set(START_NS + n * 1_000_000);
+        let append = append_to(uid, Head::default(), &["{}", asks]);
+        heads.push(head_after(&append));
+        let state = if uid == "quiet" { State::default() } else { waits(2) };
+        store.append(Append { state, ..append }).await.unwrap();
+    }
+    clock.set(START_NS + 50_000_000);
+    for (uid, head) in sessions.into_iter().zip(heads) {
+        let state = if matches!(uid, "quiet" | "decided") { State::default() } else { waits(2) };
+        store.append(Append { state, ..append_to(uid, head, &["{}"; 40]) }).await.unwrap();
+    }
+    store.delete(&"gone".into()).await.unwrap();
+    drop(store);
+    let conn = rusqlite::Connection::open(file(folder.path())).unwrap();
+    conn.execute_batch("DROP TABLE asks; DELETE FROM migrations WHERE version > 3").unwrap();
+    drop(conn);
+    let store = sqlite::Store::open(options()).unwrap();
+    for of in [Asks::All, Asks::Unannounced] {
+        let page = store.asks(AskQuery { of, limit: 9, after: None }).await.unwrap();
+        let found: Vec<_> = page.asks.iter().map(|ask| (ask.session.uid.as_str(), ask.since_ns - START_NS)).collect();
+        assert_eq!(found, [("soon", 2_000_000), ("late", 5_000_000)]);
+    }
+    assert!(store.asks(AskQuery { of: Asks::Due, limit: 9, after: None }).await.unwrap().asks.is_empty());
+    store.announced(&"soon".into(), 2).await.unwrap();
+    let page = store.asks(AskQuery { of: Asks::Unannounced, limit: 9, after: None }).await.unwrap();
+    assert_eq!(page.asks.len(), 1);
+}
+
+/// A page of what waits costs the same with a hundred waiting sessions and with twenty thousand.
+#[tokio::test]
+async fn a_page_of_asks_costs_the_same_with_many() {
+    use inspan_journal::{AskQuery, Asks};
+    let reads = |sessions: i64| async move {
+        let folder = folder();
+        open(folder.path());
+        let conn = rusqlite::Connection::open(file(folder.path())).unwrap();
+        conn.execute_batch(&format!(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {sessions}) \
+             INSERT INTO sessions (uid, life, project, create_ns, parent, fork_seq, reads_to, info) \
+             SELECT 's' || i, 0, 'p', i, NULL, 0, 0, x'' FROM n; \
+             INSERT INTO heads (session, seq, fence, update_ns, compute, exec, pending, scan) \
+             SELECT key, 0, 0, 0, 0, 0, x'1801', x'' FROM sessions; \
+             INSERT INTO asks SELECT key, uid, project, 1, key, key, 0 FROM sessions"
+        ))
+        .unwrap();
+        drop(conn);
+        let vfs = inspan_testkit::vfs::Vfs::register();
+        let store = sqlite::Store::open(sqlite::Options { vfs: Some(vfs.name().to_owned()), ..options(folder.path()) });
+        let store = store.unwrap();
+        let before = vfs.disk().reads();
+        for of in [Asks::All, Asks::Project("p".into()), Asks::Due, Asks::Unannounced] {
+            assert_eq!(store.asks(AskQuery { of, limit: 50, after: None }).await.unwrap().asks.len(), 50);
+        }
+        vfs.disk().reads() - before
+    };
+    let (few, many) = (reads(100).await, reads(20_000).await);
+    assert!(many <= few + 20, "{few} reads with a hundred, {many} with twenty thousand");
 }
 
 /// A copy that is taken while appends go on is one committed state.

@@ -8,21 +8,28 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use bytes::Bytes;
 use inspan_journal::{
     Append, Appended, Blobs, Clock, Error, FenceRule, Fork, ForkChild, Head, Journal, KeptRequest, NewRecord,
-    NewSession, Record, Session, State, blob,
+    NewSession, Record, Registrations, Session, State, blob,
 };
 use inspan_wire::{Digest, SessionUid, v1};
 
 pub(crate) mod append;
+pub(crate) mod asks;
 pub(crate) mod delete;
 pub(crate) mod fork;
 pub(crate) mod import;
 pub(crate) mod list;
 pub(crate) mod read;
+pub(crate) mod registration;
 pub(crate) mod request;
+
+/// Everything that a store keeps.
+pub(crate) trait Store: Journal + Registrations {}
+
+impl<T: Journal + Registrations> Store for T {}
 
 /// A kind of store: how to open it, and how to open it again on what it has kept.
 pub(crate) trait Kind: Send + Sync + 'static {
-    fn open(&mut self, blobs: Arc<dyn Blobs>, clock: Arc<dyn Clock>) -> Arc<dyn Journal>;
+    fn open(&mut self, blobs: Arc<dyn Blobs>, clock: Arc<dyn Clock>) -> Arc<dyn Store>;
     /// Bytes on disk, where that can be asked.
     fn bytes(&self) -> Option<u64>;
 }
@@ -48,7 +55,7 @@ impl Clock for HandClock {
 
 /// A store under test.
 pub(crate) struct Bed {
-    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) journal: Arc<dyn Store>,
     pub(crate) clock: Arc<HandClock>,
     pub(crate) blobs: Arc<blob::Memory>,
     kind: Box<dyn Kind>,
@@ -170,7 +177,14 @@ pub(crate) fn new_session(uid: &str, project: &str) -> NewSession {
 /// A state that says where it belongs.
 pub(crate) fn state(n: i64) -> State {
     let pending = (n % 2 == 1).then(|| v1::ApprovalRef { tool_call_id: format!("call-{n}"), ..Default::default() });
-    State { compute: (n % 3) as i32, exec: (n % 5) as i32, pending, scan: Bytes::from(format!("scan {n}")) }
+    let deadline_ns = pending.is_some().then_some(n).filter(|n| n % 3 == 0);
+    State {
+        compute: (n % 3) as i32,
+        exec: (n % 5) as i32,
+        pending,
+        deadline_ns,
+        scan: Bytes::from(format!("scan {n}")),
+    }
 }
 
 pub(crate) fn text(seq: i64) -> String {
@@ -256,6 +270,12 @@ macro_rules! suite {
                 sessions_are_listed_newest_first, a_listing_keeps_to_its_project, pages_have_no_gaps_or_duplicates,
                 pages_hold_while_others_create, a_uid_is_taken_once, sessions_without_records_are_listed,
             ],
+            asks: [
+                what_waits_is_listed_oldest_first, a_wait_keeps_its_place_until_it_is_over, a_listing_of_asks_keeps_to_its_project,
+                pages_of_asks_hold_while_some_are_decided, what_is_due_comes_by_its_deadline,
+                an_announced_wait_is_not_announced_again, a_fork_waits_for_itself_only, an_import_has_waited_since_it_asked,
+                asks_are_there_after_a_restart,
+            ],
             fork: [
                 a_fork_reads_its_parents_records, a_fork_reads_across_every_boundary, a_fork_and_its_parent_part_ways,
                 a_fork_at_nothing_starts_with_the_marker, a_fork_at_zero_is_at_the_head,
@@ -272,6 +292,10 @@ macro_rules! suite {
             request: [
                 a_request_is_kept_byte_for_byte, a_request_that_lies_is_refused, random_edits_come_back,
                 a_growing_conversation_is_stored_in_linear_space, the_same_request_twice_is_kept_once,
+            ],
+            registration: [
+                a_name_holds_one_spec_for_ever, a_retired_registration_keeps_its_first_reason, registrations_are_paged_by_name,
+                a_registration_outlives_its_store, one_of_many_specs_wins_a_name,
             ],
             import: [
                 an_import_appears_as_it_was, an_import_joins_its_parent, an_import_is_hidden_until_its_last_batch,

@@ -262,3 +262,187 @@ impl ::prost::Name for ImportResponse {
         "/inspan.v1.ImportResponse".into()
     }
 }
+/// A session that waits for a person.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Ask {
+    #[prost(string, tag = "1")]
+    pub session: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub project: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub name: ::prost::alloc::string::String,
+    /// What the turn runs on.
+    #[prost(string, tag = "4")]
+    pub harness: ::prost::alloc::string::String,
+    /// The call that waits, as a decision names it.
+    #[prost(message, optional, tag = "5")]
+    pub call: ::core::option::Option<crate::v1::ApprovalRef>,
+    /// The record of the call: what runs when it is approved.
+    #[prost(int64, tag = "6")]
+    pub call_seq: i64,
+    #[prost(string, tag = "7")]
+    pub tool: ::prost::alloc::string::String,
+    /// The start of the arguments' canonical JSON (RFC 8785), at most 4 KiB; empty for a call without arguments. The whole is
+    /// in the record call_seq.
+    #[prost(string, tag = "8")]
+    pub args_preview: ::prost::alloc::string::String,
+    /// Bytes of the whole.
+    #[prost(int64, tag = "9")]
+    pub args_bytes: i64,
+    /// sha256: and the hex SHA-256 of the whole.
+    #[prost(string, tag = "10")]
+    pub args_digest: ::prost::alloc::string::String,
+    #[prost(enumeration = "AskedBy", tag = "11")]
+    pub asked_by: i32,
+    /// The policy rule that spoke of the call; empty without one.
+    #[prost(string, tag = "12")]
+    pub rule: ::prost::alloc::string::String,
+    /// What the request itself says.
+    #[prost(string, tag = "13")]
+    pub reason: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "14")]
+    pub since: ::core::option::Option<::prost_types::Timestamp>,
+    /// When the host denies the call because nobody has decided; unset for never.
+    #[prost(message, optional, tag = "15")]
+    pub expires: ::core::option::Option<::prost_types::Timestamp>,
+    /// Why the call cannot be shown: its records are damaged. Unset for every other ask.
+    #[prost(string, tag = "16")]
+    pub fault: ::prost::alloc::string::String,
+}
+impl ::prost::Name for Ask {
+    const NAME: &'static str = "Ask";
+    const PACKAGE: &'static str = "inspan.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "inspan.v1.Ask".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/inspan.v1.Ask".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListAsksRequest {
+    /// Empty means every project.
+    #[prost(string, tag = "1")]
+    pub project: ::prost::alloc::string::String,
+    /// Zero or less means 50; more than 500 means 500.
+    #[prost(int32, tag = "2")]
+    pub page_size: i32,
+    #[prost(string, tag = "3")]
+    pub page_token: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ListAsksRequest {
+    const NAME: &'static str = "ListAsksRequest";
+    const PACKAGE: &'static str = "inspan.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "inspan.v1.ListAsksRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/inspan.v1.ListAsksRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListAsksResponse {
+    /// The longest wait first.
+    #[prost(message, repeated, tag = "1")]
+    pub asks: ::prost::alloc::vec::Vec<Ask>,
+    /// Empty on the last page.
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ListAsksResponse {
+    const NAME: &'static str = "ListAsksResponse";
+    const PACKAGE: &'static str = "inspan.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "inspan.v1.ListAsksResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/inspan.v1.ListAsksResponse".into()
+    }
+}
+/// agentsessions.v1.ApproveRequest, and what the person was shown.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DecideRequest {
+    #[prost(string, tag = "1")]
+    pub session: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub execution_id: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub tool_call_id: ::prost::alloc::string::String,
+    #[prost(int64, tag = "4")]
+    pub request_seq: i64,
+    #[prost(bool, optional, tag = "5")]
+    pub approved: ::core::option::Option<bool>,
+    #[prost(string, tag = "6")]
+    pub reason: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "7")]
+    pub identity: ::core::option::Option<crate::v1::IdentityRef>,
+    /// Ask.args_digest. A decision that names another one than the recorded call has is refused; empty names none.
+    #[prost(string, tag = "8")]
+    pub args_digest: ::prost::alloc::string::String,
+}
+impl ::prost::Name for DecideRequest {
+    const NAME: &'static str = "DecideRequest";
+    const PACKAGE: &'static str = "inspan.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "inspan.v1.DecideRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/inspan.v1.DecideRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct DecideResponse {
+    #[prost(message, optional, tag = "1")]
+    pub session: ::core::option::Option<crate::v1::Session>,
+    /// The decision on record.
+    #[prost(message, optional, tag = "2")]
+    pub decision: ::core::option::Option<crate::v1::LogRecord>,
+    /// Of the arguments that were decided on.
+    #[prost(string, tag = "3")]
+    pub args_digest: ::prost::alloc::string::String,
+}
+impl ::prost::Name for DecideResponse {
+    const NAME: &'static str = "DecideResponse";
+    const PACKAGE: &'static str = "inspan.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "inspan.v1.DecideResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/inspan.v1.DecideResponse".into()
+    }
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum AskedBy {
+    Unspecified = 0,
+    /// The harness gated the call itself.
+    Harness = 1,
+    /// A rule of the host's policy asks.
+    Policy = 2,
+    /// The call was sent, how it ended is not known, and its tool is not run twice unasked.
+    Recovery = 3,
+}
+impl AskedBy {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "ASKED_BY_UNSPECIFIED",
+            Self::Harness => "ASKED_BY_HARNESS",
+            Self::Policy => "ASKED_BY_POLICY",
+            Self::Recovery => "ASKED_BY_RECOVERY",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "ASKED_BY_UNSPECIFIED" => Some(Self::Unspecified),
+            "ASKED_BY_HARNESS" => Some(Self::Harness),
+            "ASKED_BY_POLICY" => Some(Self::Policy),
+            "ASKED_BY_RECOVERY" => Some(Self::Recovery),
+            _ => None,
+        }
+    }
+}

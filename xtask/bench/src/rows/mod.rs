@@ -6,7 +6,10 @@ mod forks;
 pub(crate) mod hop;
 mod million;
 mod open;
+mod parked;
+mod remote;
 mod stream;
+mod tool;
 mod turns;
 
 use crate::frame::Bench;
@@ -18,8 +21,12 @@ pub(crate) const ALL: &[Bench] = &[
     turns::ONE,
     turns::MANY,
     turns::LONG,
+    remote::ONE,
+    remote::MANY,
+    tool::BENCH,
     forks::BENCH,
     open::BENCH,
     stream::BENCH,
     million::BENCH,
+    parked::BENCH,
 ];

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::disk::Disk;
 use crate::frame::{Bar, Bench, Context, Failure, Row};
-use crate::host::{Host, create, grow, health, turn};
+use crate::host::{Host, create, grow, health, turn, turns_for};
 use crate::rows::appends::Writers;
 use crate::stats::{Turns, as_ms, median};
 
@@ -52,31 +52,15 @@ fn many(context: &Context) -> Result<Vec<Row>, Failure> {
         let host = Host::start(context, &served, &[]).await?;
         let mut clients = Vec::new();
         for _ in 0..CLIENTS {
-            let mut client = host.sessions().await?;
-            let session = create(&mut client, "").await?;
-            clients.push((client, session));
+            let session = create(&mut host.sessions().await?, "").await?;
+            clients.push((host.lean().await?, session));
         }
         Ok::<_, Failure>((host, clients))
     })?;
     let mut writers = Writers::open(context, &raw, CLIENTS)?;
     let turns = Turns::take(
         context.size(7, 2),
-        || {
-            let began = Instant::now();
-            let tasks: Vec<_> = clients
-                .iter()
-                .cloned()
-                .map(|(mut client, session)| async move {
-                    let mut records = 0;
-                    while began.elapsed() < time {
-                        records += turn(&mut client, &session, 1).await?;
-                    }
-                    Ok::<usize, Failure>(records)
-                })
-                .collect();
-            let records = context.all(tasks)?.into_iter().sum::<usize>();
-            Ok(records as f64 / began.elapsed().as_secs_f64())
-        },
+        || turns_for(context, &clients, time),
         || Ok(writers.write(context, time)?.rate),
     )?;
     drop(host);

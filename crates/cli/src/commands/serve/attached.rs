@@ -1,12 +1,9 @@
 //! `--harness NAME=ADDRESS`: harnesses in other processes.
 
-use inspan_host::catalog::HarnessAddress;
+use inspan_host::catalog::{HarnessAddress, RESERVED};
 
 use super::HELP;
 use crate::error::Error;
-
-/// Names that the host itself gives.
-const BUILT_IN: &[&str] = &["chat", "echo"];
 
 /// One harness that the flags name.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,7 +25,7 @@ pub(super) fn read(flags: &[String], has_model: bool) -> Result<Vec<Attached>, E
         if name.is_empty() || name.chars().any(|c| c.is_whitespace() || c.is_control()) {
             return Err(refused("a name is one word".to_owned()));
         }
-        if BUILT_IN.contains(&name) {
+        if RESERVED.contains(&name) {
             return Err(refused(format!("{name} is built in: give this one another name")));
         }
         if attached.iter().any(|other| other.name == name) {

@@ -4,12 +4,24 @@ from inspan._gen.agentsessions.v1 import common_pb2 as _common_pb2
 from inspan._gen.agentsessions.v1 import session_pb2 as _session_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class AskedBy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ASKED_BY_UNSPECIFIED: _ClassVar[AskedBy]
+    ASKED_BY_HARNESS: _ClassVar[AskedBy]
+    ASKED_BY_POLICY: _ClassVar[AskedBy]
+    ASKED_BY_RECOVERY: _ClassVar[AskedBy]
+ASKED_BY_UNSPECIFIED: AskedBy
+ASKED_BY_HARNESS: AskedBy
+ASKED_BY_POLICY: AskedBy
+ASKED_BY_RECOVERY: AskedBy
 
 class Record(_message.Message):
     __slots__ = ("seq", "prev_hash", "content_hash", "fence", "ts", "canonical_event", "event")
@@ -132,3 +144,87 @@ class ImportResponse(_message.Message):
     sessions: _containers.RepeatedCompositeFieldContainer[_session_pb2.Session]
     records: int
     def __init__(self, sessions: _Optional[_Iterable[_Union[_session_pb2.Session, _Mapping]]] = ..., records: _Optional[int] = ...) -> None: ...
+
+class Ask(_message.Message):
+    __slots__ = ("session", "project", "name", "harness", "call", "call_seq", "tool", "args_preview", "args_bytes", "args_digest", "asked_by", "rule", "reason", "since", "expires", "fault")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    PROJECT_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    HARNESS_FIELD_NUMBER: _ClassVar[int]
+    CALL_FIELD_NUMBER: _ClassVar[int]
+    CALL_SEQ_FIELD_NUMBER: _ClassVar[int]
+    TOOL_FIELD_NUMBER: _ClassVar[int]
+    ARGS_PREVIEW_FIELD_NUMBER: _ClassVar[int]
+    ARGS_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ARGS_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    ASKED_BY_FIELD_NUMBER: _ClassVar[int]
+    RULE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_FIELD_NUMBER: _ClassVar[int]
+    FAULT_FIELD_NUMBER: _ClassVar[int]
+    session: str
+    project: str
+    name: str
+    harness: str
+    call: _common_pb2.ApprovalRef
+    call_seq: int
+    tool: str
+    args_preview: str
+    args_bytes: int
+    args_digest: str
+    asked_by: AskedBy
+    rule: str
+    reason: str
+    since: _timestamp_pb2.Timestamp
+    expires: _timestamp_pb2.Timestamp
+    fault: str
+    def __init__(self, session: _Optional[str] = ..., project: _Optional[str] = ..., name: _Optional[str] = ..., harness: _Optional[str] = ..., call: _Optional[_Union[_common_pb2.ApprovalRef, _Mapping]] = ..., call_seq: _Optional[int] = ..., tool: _Optional[str] = ..., args_preview: _Optional[str] = ..., args_bytes: _Optional[int] = ..., args_digest: _Optional[str] = ..., asked_by: _Optional[_Union[AskedBy, str]] = ..., rule: _Optional[str] = ..., reason: _Optional[str] = ..., since: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., expires: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., fault: _Optional[str] = ...) -> None: ...
+
+class ListAsksRequest(_message.Message):
+    __slots__ = ("project", "page_size", "page_token")
+    PROJECT_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    project: str
+    page_size: int
+    page_token: str
+    def __init__(self, project: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListAsksResponse(_message.Message):
+    __slots__ = ("asks", "next_page_token")
+    ASKS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    asks: _containers.RepeatedCompositeFieldContainer[Ask]
+    next_page_token: str
+    def __init__(self, asks: _Optional[_Iterable[_Union[Ask, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class DecideRequest(_message.Message):
+    __slots__ = ("session", "execution_id", "tool_call_id", "request_seq", "approved", "reason", "identity", "args_digest")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    EXECUTION_ID_FIELD_NUMBER: _ClassVar[int]
+    TOOL_CALL_ID_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_SEQ_FIELD_NUMBER: _ClassVar[int]
+    APPROVED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    ARGS_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    session: str
+    execution_id: str
+    tool_call_id: str
+    request_seq: int
+    approved: bool
+    reason: str
+    identity: _common_pb2.IdentityRef
+    args_digest: str
+    def __init__(self, session: _Optional[str] = ..., execution_id: _Optional[str] = ..., tool_call_id: _Optional[str] = ..., request_seq: _Optional[int] = ..., approved: bool = ..., reason: _Optional[str] = ..., identity: _Optional[_Union[_common_pb2.IdentityRef, _Mapping]] = ..., args_digest: _Optional[str] = ...) -> None: ...
+
+class DecideResponse(_message.Message):
+    __slots__ = ("session", "decision", "args_digest")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    DECISION_FIELD_NUMBER: _ClassVar[int]
+    ARGS_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    session: _session_pb2.Session
+    decision: _common_pb2.LogRecord
+    args_digest: str
+    def __init__(self, session: _Optional[_Union[_session_pb2.Session, _Mapping]] = ..., decision: _Optional[_Union[_common_pb2.LogRecord, _Mapping]] = ..., args_digest: _Optional[str] = ...) -> None: ...

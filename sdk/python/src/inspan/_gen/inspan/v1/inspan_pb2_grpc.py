@@ -298,3 +298,115 @@ class Journal(object):
             timeout,
             metadata,
             _registered_method=True)
+
+
+class AsksStub(object):
+    """Missing associated documentation comment in .proto file."""
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.ListAsks = channel.unary_unary(
+                '/inspan.v1.Asks/ListAsks',
+                request_serializer=inspan_dot_v1_dot_inspan__pb2.ListAsksRequest.SerializeToString,
+                response_deserializer=inspan_dot_v1_dot_inspan__pb2.ListAsksResponse.FromString,
+                _registered_method=True)
+        self.Decide = channel.unary_unary(
+                '/inspan.v1.Asks/Decide',
+                request_serializer=inspan_dot_v1_dot_inspan__pb2.DecideRequest.SerializeToString,
+                response_deserializer=inspan_dot_v1_dot_inspan__pb2.DecideResponse.FromString,
+                _registered_method=True)
+
+
+class AsksServicer(object):
+    """Missing associated documentation comment in .proto file."""
+
+    def ListAsks(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.abort(grpc.StatusCode.UNIMPLEMENTED, 'Method not implemented!')
+
+    def Decide(self, request, context):
+        """Runs nothing: Resume goes on with the turn.
+        """
+        context.abort(grpc.StatusCode.UNIMPLEMENTED, 'Method not implemented!')
+
+
+def add_AsksServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'ListAsks': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListAsks,
+                    request_deserializer=inspan_dot_v1_dot_inspan__pb2.ListAsksRequest.FromString,
+                    response_serializer=inspan_dot_v1_dot_inspan__pb2.ListAsksResponse.SerializeToString,
+            ),
+            'Decide': grpc.unary_unary_rpc_method_handler(
+                    servicer.Decide,
+                    request_deserializer=inspan_dot_v1_dot_inspan__pb2.DecideRequest.FromString,
+                    response_serializer=inspan_dot_v1_dot_inspan__pb2.DecideResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'inspan.v1.Asks', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('inspan.v1.Asks', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class Asks(object):
+    """Missing associated documentation comment in .proto file."""
+
+    @staticmethod
+    def ListAsks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/inspan.v1.Asks/ListAsks',
+            inspan_dot_v1_dot_inspan__pb2.ListAsksRequest.SerializeToString,
+            inspan_dot_v1_dot_inspan__pb2.ListAsksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Decide(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/inspan.v1.Asks/Decide',
+            inspan_dot_v1_dot_inspan__pb2.DecideRequest.SerializeToString,
+            inspan_dot_v1_dot_inspan__pb2.DecideResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)

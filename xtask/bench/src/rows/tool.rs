@@ -1,0 +1,141 @@
+//! A tool call that the host mediates, as its harness sees it, beside the flushes and the calls that it cannot do
+//! without.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use async_trait::async_trait;
+use inspan_harness::{Failure as HarnessFailure, Harness, Sink, Start, serve};
+use inspan_wire::v1;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::disk::Disk;
+use crate::frame::{Bar, Bench, Context, Failure, Row};
+use crate::host::{Host, create, turn};
+use crate::stats::{as_ms, median};
+
+pub(crate) const BENCH: Bench =
+    Bench { name: "tool", what: "a mediated tool call over HTTP beside two flushes and two direct calls", run };
+
+const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
+
+fn run(context: &Context) -> Result<Vec<Row>, Failure> {
+    let folder = context.fresh("tool")?;
+    let mut disk = Disk::in_folder(&folder)?;
+    let place = tempfile::Builder::new().prefix("inspan-bench-").tempdir()?;
+    let (mut direct, mut flushes) = (Vec::new(), Vec::new());
+    let caller = Caller::default();
+    context.block_on(async {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let tool = listener.local_addr()?;
+        tokio::spawn(provide(listener));
+        let address = format!("unix:{}", place.path().join("h.sock").display());
+        let served = serve::Listener::bind(&address.parse()?).await?;
+        tokio::spawn(serve::serve(caller.clone(), served, std::future::pending()));
+
+        let config = folder.join("inspan.toml");
+        std::fs::write(
+            &config,
+            format!("[[tools.http]]\nname = \"noop\"\nurl = \"http://{tool}/noop\"\nreplay = \"keyed\"\n"),
+        )?;
+        let script = folder.join("s.yaml");
+        std::fs::write(&script, "turns: [{text: done}]\nloop: true\n")?;
+        let (config, script) = (config.display().to_string(), script.display().to_string());
+        let far = format!("far={address}");
+        let host =
+            Host::start(context, &folder, &["--harness", &far, "--model-script", &script, "--config", &config]).await?;
+        let mut sessions = host.sessions().await?;
+        let session = create(&mut sessions, "far").await?;
+        let mut straight = TcpStream::connect(tool).await?;
+        straight.set_nodelay(true)?;
+        for _ in 0..context.size(500, 40) {
+            turn(&mut sessions, &session, 1).await?;
+            let began = Instant::now();
+            call(&mut straight).await?;
+            direct.push(as_ms(began.elapsed()));
+            flushes.push(disk.flush_ms()?);
+        }
+        Ok::<(), Failure>(())
+    })?;
+    let calls = caller.took.lock().unwrap_or_else(PoisonError::into_inner).split_off(20);
+    let beside = 2.0 * median(&flushes) + 2.0 * median(&direct);
+    let name = "mediated no-op tool call over HTTP, p50 / 2 fdatasyncs + 2 direct calls";
+    Ok(vec![Row::limit(name, "ms", median(&calls), beside, Bar::AtMost(1.0))])
+}
+
+/// A harness that makes one tool call in a turn and notes how long it took, in milliseconds.
+#[derive(Clone, Default)]
+struct Caller {
+    took: Arc<Mutex<Vec<f64>>>,
+}
+
+#[async_trait]
+impl Harness for Caller {
+    async fn describe(&self) -> Result<v1::HarnessDescriptor, HarnessFailure> {
+        Ok(v1::HarnessDescriptor {
+            id: "caller".to_owned(),
+            version: "1".to_owned(),
+            capabilities: Some(v1::Capabilities {
+                resumability: v1::Resumability::StatelessReplay.into(),
+                ..Default::default()
+            }),
+            ..Default::default()
+        })
+    }
+
+    async fn run(&self, start: Start, sink: &dyn Sink) -> Result<(), HarnessFailure> {
+        let call = v1::ToolCall {
+            id: "call".to_owned(),
+            tool: "noop".to_owned(),
+            mediation: v1::Mediation::ControllerMediated.into(),
+            idempotency_key: start.execution_id,
+            ..Default::default()
+        };
+        let began = Instant::now();
+        let reply = sink.tool(call).await?;
+        self.took.lock().unwrap_or_else(PoisonError::into_inner).push(as_ms(began.elapsed()));
+        if reply.result.is_error { Err(HarnessFailure::Failed("the tool call failed".to_owned())) } else { Ok(()) }
+    }
+}
+
+/// An endpoint that answers every request with `{}` at once.
+async fn provide(listener: TcpListener) {
+    while let Ok((connection, _)) = listener.accept().await {
+        tokio::spawn(answer(connection));
+    }
+}
+
+async fn answer(mut connection: TcpStream) -> std::io::Result<()> {
+    connection.set_nodelay(true)?;
+    let mut read = Vec::new();
+    loop {
+        if connection.read_buf(&mut read).await? == 0 {
+            return Ok(());
+        }
+        while let Some(length) = request_length(&read) {
+            read.drain(..length);
+            connection.write_all(ANSWER).await?;
+        }
+    }
+}
+
+/// The length of the whole request at the start of `read`; `None` until all of it is there.
+fn request_length(read: &[u8]) -> Option<usize> {
+    let head = read.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
+    let text = std::str::from_utf8(&read[..head]).ok()?.to_ascii_lowercase();
+    let body = text.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok()).unwrap_or(0);
+    (read.len() >= head + body).then_some(head + body)
+}
+
+/// The same call without a host.
+async fn call(connection: &mut TcpStream) -> Result<(), Failure> {
+    connection
+        .write_all(
+            b"POST /noop HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}",
+        )
+        .await?;
+    let mut answer = [0; ANSWER.len()];
+    connection.read_exact(&mut answer).await?;
+    if answer == ANSWER { Ok(()) } else { Err(Failure::new("another answer than the endpoint's")) }
+}
