@@ -75,6 +75,9 @@ struct HostArgs {
     /// Text of a turn that ends well
     #[arg(long, value_name = "TEXT", default_value = "hello")]
     input: String,
+    /// Configuration of every turn, as the harness takes it
+    #[arg(long, value_name = "TEXT", default_value = "{}")]
+    config: String,
     /// Text of a turn that asks for an approval; the kit denies it, so that no tool is run
     #[arg(long, value_name = "TEXT")]
     gate_input: Option<String>,
@@ -116,7 +119,8 @@ async fn of_harness(args: HarnessArgs) -> Result<(), Error> {
 async fn of_host(args: HostArgs) -> Result<(), Error> {
     let gate = args.gate_input.map(|input| (args.gate_harness.unwrap_or_else(|| args.harness.clone()), input));
     let patience = Duration::from_secs(args.patience);
-    let options = host::Options { harness: args.harness, input: args.input, gate, patience };
+    let (harness, input, config) = (args.harness, args.input, args.config.into_bytes());
+    let options = host::Options { harness, input, config, gate, patience };
     let again = format!("inspan conformance host {} --json", args.address);
     let away = format!("inspan serve --addr {}", args.address);
     tell(host::run(&args.address, &options).await, args.json, &again, &away)

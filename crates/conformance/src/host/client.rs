@@ -141,12 +141,6 @@ impl Client {
         Executed { refused: Some(Status::unknown("the stream did not end")), ..done }
     }
 
-    /// A turn with one text.
-    pub(super) async fn turn(&self, session: &str, text: &str) -> Executed {
-        let inputs = vec![v1::Message::text("user", text)];
-        self.exec(v1::ExecRequest { session: session.to_owned(), inputs, ..Default::default() }).await
-    }
-
     pub(super) async fn replay(&self, session: &str, from_seq: i64, to_seq: i64) -> Result<Vec<v1::LogRecord>, Status> {
         let request = v1::ReplayRequest { session: session.to_owned(), from_seq, to_seq };
         let mut stream = self.bounded(self.sessions.clone().replay(request)).await?;

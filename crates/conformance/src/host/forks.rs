@@ -119,7 +119,7 @@ async fn fields(bench: &Bench<'_>, main: &Main, child: &v1::Session) -> Result<S
 
 /// The child takes a turn of its own; the parent must not hear of it.
 async fn parent(bench: &Bench<'_>, main: &Main, before: &[v1::LogRecord], child: &str) -> Result<String, String> {
-    let turn = bench.client.turn(child, &bench.options.input).await;
+    let turn = bench.client.exec(bench.turn(child, &bench.options.input)).await;
     ensure(turn.refused.is_none(), || format!("the child's turn ended with {}", turn.told()))?;
     let after = wrong("Replay", bench.client.replay(&main.uid, 0, 0).await)?;
     ensure(after == before, || format!("the parent's {} records are not what they were", before.len()))?;

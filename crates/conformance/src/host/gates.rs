@@ -87,7 +87,7 @@ async fn gated(bench: &Bench<'_>, harness: &str, input: &str, found: &mut Found)
     let client = &bench.client;
     let session = v1::Session { harness: harness.to_owned(), ..bench.session("gated") };
     let session = uid(&wrong("CreateSession", bench.create_with(session).await)?).to_owned();
-    let turn = client.turn(&session, input).await;
+    let turn = client.exec(bench.turn(&session, input)).await;
     let parked = parks(&turn);
     found.push(("gate-parks", Verdict::of(parked.as_ref().map(|(told, _)| told.clone()).map_err(Clone::clone))));
     let Ok((_, at)) = parked else { return Err("the turn did not park".to_owned()) };
@@ -152,7 +152,7 @@ async fn shown(bench: &Bench<'_>, session: &str, at: &v1::ApprovalRef, turn: &Ex
 }
 
 async fn blocks(bench: &Bench<'_>, session: &str, input: &str) -> Result<String, String> {
-    let turn = bench.client.turn(session, input).await;
+    let turn = bench.client.exec(bench.turn(session, input)).await;
     ensure(turn.frames.is_empty(), || format!("{} frames came first", turn.frames.len()))?;
     refused("a turn with inputs", result(turn), &[Code::FailedPrecondition])
 }

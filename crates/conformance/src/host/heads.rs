@@ -21,9 +21,8 @@ pub(super) async fn judge(bench: &Bench<'_>, main: &Main, found: &mut Found) {
 }
 
 async fn expecting(bench: &Bench<'_>, session: &str, head: i64) -> Executed {
-    let inputs = vec![v1::Message::text("user", &bench.options.input)];
-    let session = session.to_owned();
-    let request = v1::ExecRequest { session, inputs, expected_last_seq: Some(head), ..Default::default() };
+    let turn = bench.turn(session, &bench.options.input);
+    let request = v1::ExecRequest { expected_last_seq: Some(head), ..turn };
     bench.client.exec(request).await
 }
 
@@ -67,7 +66,7 @@ async fn one_writer(bench: &Bench<'_>) -> Result<String, String> {
 
 async fn deadline(bench: &Bench<'_>) -> Result<String, String> {
     let session = wrong("CreateSession", bench.create("late").await)?;
-    let inputs = vec![v1::Message::text("user", &bench.options.input)];
-    let request = v1::ExecRequest { session: uid(&session).to_owned(), inputs, deadline_unix: 1, ..Default::default() };
+    let turn = bench.turn(uid(&session), &bench.options.input);
+    let request = v1::ExecRequest { deadline_unix: 1, ..turn };
     refused("an Exec with a deadline in 1970", result(bench.client.exec(request).await), &[Code::DeadlineExceeded])
 }

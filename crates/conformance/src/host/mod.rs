@@ -35,6 +35,8 @@ pub struct Options {
     pub harness: String,
     /// The text of a turn that ends well.
     pub input: String,
+    /// The configuration of every turn.
+    pub config: Vec<u8>,
     /// A turn that asks for an approval: its harness and its text.
     pub gate: Option<(String, String)>,
     /// How long the kit waits for anything.
@@ -43,7 +45,14 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { harness: String::new(), input: "hello".to_owned(), gate: None, patience: Duration::from_secs(30) }
+        Options {
+            harness: String::new(),
+            input: "hello".to_owned(),
+            // What a harness that knows configurations takes for none.
+            config: b"{}".into(),
+            gate: None,
+            patience: Duration::from_secs(30),
+        }
     }
 }
 
@@ -301,6 +310,16 @@ impl Bench<'_> {
 
     fn labels(&self) -> std::collections::BTreeMap<String, String> {
         [(LABEL.to_owned(), self.run.clone())].into()
+    }
+
+    /// A turn of a session with one text.
+    fn turn(&self, session: &str, text: &str) -> v1::ExecRequest {
+        v1::ExecRequest {
+            session: session.to_owned(),
+            inputs: vec![v1::Message::text("user", text)],
+            config: self.options.config.clone().into(),
+            ..Default::default()
+        }
     }
 
     async fn create(&self, name: &str) -> Result<v1::Session, Status> {

@@ -1,7 +1,5 @@
 //! The records of a turn, and whoever reads them again.
 
-use std::time::Duration;
-
 use inspan_wire::v1::{self, EventKind, event::Body, exec_update::Update};
 use inspan_wire::{Digest, canon, inspan_v1};
 use tonic::{Code, Status};
@@ -154,8 +152,7 @@ async fn unknown(bench: &Bench<'_>) -> Result<String, String> {
 async fn durable_first(bench: &Bench<'_>) -> Result<String, String> {
     let main = wrong("CreateSession", bench.create("durable").await)?;
     let uid = super::client::uid(&main).to_owned();
-    let inputs = vec![v1::Message::text("user", &bench.options.input)];
-    let request = v1::ExecRequest { session: uid.clone(), inputs, ..Default::default() };
+    let request = bench.turn(&uid, &bench.options.input);
     let client = &bench.client;
     let mut stream = wrong("Exec", client.bounded(client.sessions.clone().exec(request)).await)?;
     let mut seen = 0;
@@ -172,20 +169,21 @@ async fn durable_first(bench: &Bench<'_>) -> Result<String, String> {
     Ok(format!("{seen} records read as they were shown"))
 }
 
-/// How long a watcher is listened to.
-const WATCH: Duration = Duration::from_secs(5);
-
 async fn watch(bench: &Bench<'_>, main: &Main) -> Verdict {
     let records = match bench.client.replay(&main.uid, 0, 0).await {
         Ok(records) => records,
         Err(status) => return Verdict::skipped(format!("there is nothing to compare with: {}", said(&status))),
     };
-    match tokio::time::timeout(WATCH, watched(bench, main, records.len())).await {
+    match tokio::time::timeout(bench.options.patience, watched(bench, main, records.len())).await {
         Ok(Err(status)) if status.code() == Code::Unimplemented => {
             Verdict::skipped("the host does not serve inspan.v1.Journal")
         }
         Ok(Err(status)) => Verdict::failed(said(&status)),
-        Err(_) => Verdict::failed(format!("{} records did not come within {} s", records.len(), WATCH.as_secs())),
+        Err(_) => Verdict::failed(format!(
+            "{} records did not come within {} s",
+            records.len(),
+            bench.options.patience.as_secs()
+        )),
         Ok(Ok(seen)) => {
             let due: Vec<_> = records.iter().map(|r| (r.seq, r.content_hash.clone())).collect();
             if seen == due {

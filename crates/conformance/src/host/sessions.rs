@@ -103,7 +103,7 @@ async fn on_session(bench: &Bench<'_>, uid: &str, code: Code) -> Result<String, 
         refused("Approve", client.approve(approve).await, &[code]),
     ];
     if !uid.is_empty() {
-        let executed = client.turn(uid, "hello").await;
+        let executed = client.exec(bench.turn(uid, "hello")).await;
         ensure(executed.frames.is_empty(), || format!("Exec sent {} frames before it refused", executed.frames.len()))?;
         steps.push(refused("Exec", result(executed), &[code]));
     }

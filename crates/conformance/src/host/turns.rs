@@ -7,26 +7,19 @@ use super::client::{Executed, ensure, event, kind, kinds, uid, wrong};
 use super::{Bench, Found, Main};
 use crate::Verdict;
 
-/// The configuration of the turn: what a harness that knows configurations takes for nothing.
-const CONFIG: &[u8] = b"{}";
 /// The cursor of the turn; the host passes it on and does nothing with it.
 const CURSOR: i64 = -3;
 
 /// Runs the first turn of a session and judges it.
 pub(super) async fn judge(bench: &Bench<'_>, session: &v1::Session, found: &mut Found) -> Main {
-    let request = v1::ExecRequest {
-        session: uid(session).to_owned(),
-        inputs: vec![v1::Message::text("user", &bench.options.input)],
-        config: CONFIG.into(),
-        resume_from_seq: CURSOR,
-        ..Default::default()
-    };
+    let turn = bench.turn(uid(session), &bench.options.input);
+    let request = v1::ExecRequest { resume_from_seq: CURSOR, ..turn };
     let main = Main { uid: uid(session).to_owned(), turn: bench.client.exec(request).await };
     found.push(("exec-first", Verdict::of(first_frame(&main))));
     found.push(("exec-end", Verdict::of(end(&main.turn, &bench.options.input))));
     if !main.turn.records().is_empty() {
         found.push(("exec-dense", Verdict::of(dense(&main.turn.records(), 1))));
-        found.push(("exec-start", Verdict::of(start(&main.turn))));
+        found.push(("exec-start", Verdict::of(start(&main.turn, &bench.options.config))));
         found.push(("exec-name", Verdict::of(name(&main.turn, &bench.options.harness))));
         found.push(("exec-ids", Verdict::of(ids(&main.turn))));
     }
@@ -88,10 +81,10 @@ fn started(turn: &Executed) -> Result<v1::ExecutionStart, String> {
     }
 }
 
-fn start(turn: &Executed) -> Result<String, String> {
+fn start(turn: &Executed, config: &[u8]) -> Result<String, String> {
     let start = started(turn)?;
     ensure(start.input_count == Some(1), || format!("input_count is {:?} for one input", start.input_count))?;
-    ensure(start.config == CONFIG, || "the configuration is not the one that was given".to_owned())?;
+    ensure(start.config == config, || "the configuration is not the one that was given".to_owned())?;
     ensure(start.resume_from_seq == CURSOR, || {
         format!("the cursor {CURSOR} is recorded as {}", start.resume_from_seq)
     })?;
@@ -118,11 +111,8 @@ fn ids(turn: &Executed) -> Result<String, String> {
 }
 
 async fn creates(bench: &Bench<'_>) -> Result<String, String> {
-    let request = v1::ExecRequest {
-        harness: bench.options.harness.clone(),
-        inputs: vec![v1::Message::text("user", &bench.options.input)],
-        ..Default::default()
-    };
+    let harness = bench.options.harness.clone();
+    let request = v1::ExecRequest { harness, ..bench.turn("", &bench.options.input) };
     let done = bench.client.exec(request).await;
     let made = done.sessions().first().map(|session| uid(session).to_owned()).unwrap_or_default();
     ensure(!made.is_empty(), || format!("no session was named: {}", done.told()))?;

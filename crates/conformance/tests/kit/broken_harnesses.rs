@@ -31,7 +31,9 @@ async fn judged(fault: Fault, options: &Options) -> Report {
 /// The options for a fault that shows only when somebody has waited.
 fn options_for(fault: Fault) -> Options {
     match fault {
-        Fault::Silent | Fault::ParkOpen => Options { patience: Duration::from_millis(500), ..options() },
+        Fault::Silent => Options { inputs: vec!["model".to_owned()], patience: Duration::from_secs(2), ..options() },
+        Fault::ParkOpen => Options { patience: Duration::from_secs(2), ..options() },
+        Fault::AsksTwice => Options { hold: Duration::from_millis(100), ..options() },
         Fault::Impatient => Options { slow: PATIENCE * 2, ..options() },
         _ => options(),
     }

@@ -15,6 +15,7 @@ fn options() -> Options {
         input: "model x".to_owned(),
         gate: Some(("moves".to_owned(), "gate c k; result".to_owned())),
         patience: Duration::from_secs(20),
+        ..Options::default()
     }
 }
 
