@@ -8,8 +8,8 @@ use clap::parser::ValueSource;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::commands::{
-    asks, cancel, completions, conformance, create, decide, delete, demo, exec, export, fork, get, harness, import, list,
-    reference, replay, rerun, resume, serve, suspend, tools, verify, version, watch,
+    asks, cancel, completions, conformance, create, decide, delete, demo, exec, export, fork, get, harness, import,
+    list, reference, replay, rerun, resume, serve, suspend, tools, verify, version, watch,
 };
 use crate::{argv, error};
 
