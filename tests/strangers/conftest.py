@@ -17,13 +17,13 @@ SECONDS_MAX = 60
 
 
 def pytest_addoption(parser):
-    parser.addoption("--inspan", help="the binary under test; the newest of the release and the debug build when left out")
+    parser.addoption("--inspan", help="the binary under test; the newest build when left out")
 
 
 @pytest.fixture(scope="session")
 def inspan(request):
     named = request.config.getoption("--inspan")
-    built = [ROOT / "target" / profile / "inspan" for profile in ("release", "debug")]
+    built = [ROOT / "target" / profile / "inspan" for profile in ("ci", "release", "debug")]
     found = [pathlib.Path(named)] if named else [path for path in built if path.exists()]
     assert found, "no binary to test: cargo build --release"
     return str(max(found, key=lambda path: path.stat().st_mtime).resolve())

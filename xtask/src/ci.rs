@@ -1,7 +1,9 @@
 //! `cargo xtask test`: the steps of CI.
 //!
-//! The dependency tree is compiled twice: once for the tests, once for the release binary that the demo
-//! and the strangers drive. Clippy and rustdoc share a third, cheaper pass that makes no code.
+//! The dependency tree is compiled twice: once for the tests, once for the binary that the demo and the strangers
+//! drive (profile `ci`: a release build that is optimised less). Clippy and rustdoc share a third, cheaper pass that makes no code.
+
+use std::path::PathBuf;
 
 use crate::shell::{self, Failure};
 use crate::step::{Counts, Step, run_all};
@@ -26,14 +28,14 @@ const STEPS: &[Step] = &[
     Step { name: "rustdoc", what: "documentation builds without a warning", run: rustdoc },
     Step { name: "tool-servers", what: "MCP servers by others, for the tests", run: tool_servers::ready },
     Step { name: "tests", what: "every test of the workspace", run: tests },
-    Step { name: "release", what: "the binary, as users build it", run: release },
+    Step { name: "binary", what: "the binary, as a release build that is optimised less", run: binary },
     Step { name: "demo", what: "the demo in an empty folder", run: demo },
     Step {
         name: "strangers",
         what: "grpcio, curl, schemathesis and a verifier that share no code of ours",
         run: strangers,
     },
-    Step { name: "sdk", what: "the Python package: format, lint, types, tests with the release binary", run: sdk },
+    Step { name: "sdk", what: "the Python package: format, lint, types, tests with the binary", run: sdk },
 ];
 
 /// Runs the steps.
@@ -84,8 +86,13 @@ fn tests(counts: &mut Counts) -> Result<(), Failure> {
     })
 }
 
-fn release(_: &mut Counts) -> Result<(), Failure> {
-    shell::run(shell::cargo().args(["build", "--locked", "--release"]))
+fn binary(_: &mut Counts) -> Result<(), Failure> {
+    shell::run(shell::cargo().args(["build", "--locked", "--profile", "ci"]))
+}
+
+/// What [`binary`] has built.
+fn inspan() -> PathBuf {
+    shell::root().join("target/ci/inspan")
 }
 
 fn demo(_: &mut Counts) -> Result<(), Failure> {
@@ -95,14 +102,15 @@ fn demo(_: &mut Counts) -> Result<(), Failure> {
         std::fs::remove_dir_all(&folder).map_err(failed)?;
     }
     std::fs::create_dir_all(&folder).map_err(failed)?;
-    let inspan = shell::root().join("target/release/inspan");
-    shell::run(shell::command(inspan).arg("demo").current_dir(folder))
+    shell::run(shell::command(inspan()).arg("demo").current_dir(folder))
 }
 
 fn strangers(counts: &mut Counts) -> Result<(), Failure> {
     let python = python::ready()?;
     let mut pytest = shell::command(python);
-    pytest.args(["-m", "pytest", "-p", "no:cacheprovider", "--durations=5", "tests/strangers"]);
+    pytest
+        .args(["-m", "pytest", "-p", "no:cacheprovider", "--durations=5", "tests/strangers", "--inspan"])
+        .arg(inspan());
     shell::run_seen(&mut pytest, |line| {
         if let Some(found) = pytest_line(line) {
             *counts = found;
@@ -116,7 +124,7 @@ fn sdk(counts: &mut Counts) -> Result<(), Failure> {
     let pins = "sdk/python/requirements-test.txt";
     let python = python::environment(&venv, pins, "LangGraph, mypy, ruff and pytest, for the Python package")?;
     let mut check = shell::command(python);
-    check.arg("sdk/python/tools/check.py").env("INSPAN_BIN", shell::root().join("target/release/inspan"));
+    check.arg("sdk/python/tools/check.py").env("INSPAN_BIN", inspan());
     shell::run_seen(&mut check, |line| {
         if let Some(found) = pytest_line(line).or_else(|| pytest_line(&format!("= {line} ="))) {
             *counts = found;

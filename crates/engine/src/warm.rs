@@ -11,6 +11,10 @@ use lru::LruCache;
 /// Records per page.
 pub(crate) const PAGE: i64 = 128;
 
+/// Pages that are let go of at once when a session goes to sleep; what is warm before them falls out by its age, so that going to
+/// sleep costs the same at every length.
+const FORGOTTEN_PAGES_MAX: i64 = 16;
+
 /// An event and about how many bytes it takes.
 type Item = (Arc<v1::Event>, usize);
 
@@ -90,11 +94,12 @@ impl Warm {
         pages.put(key, items, total);
     }
 
-    /// Lets go of a session whose journal ends at `head`.
+    /// Lets go of the last pages of a session whose journal ends at `head`, and of its last request.
     pub(crate) fn forget(&self, session: &SessionUid, head: i64) {
         {
             let mut pages = self.pages.lock().expect("no code panics under this lock");
-            for page in 0..=place(head.max(1)).0 {
+            let last = place(head.max(1)).0;
+            for page in (last - FORGOTTEN_PAGES_MAX + 1).max(0)..=last {
                 pages.pop(&(session.clone(), page));
             }
         }
