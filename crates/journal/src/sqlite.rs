@@ -230,12 +230,7 @@ impl Journal for Store {
 
     async fn announced(&self, uid: &SessionUid, request_seq: i64) -> Result<(), Error> {
         let uid = uid.clone();
-        self.writer
-            .call(move |tx| {
-                let key = tx.slot(&uid)?.key;
-                asks::announced(tx.conn, key, request_seq)
-            })
-            .await
+        self.writer.call(move |tx| asks::announced(tx.conn, &uid, request_seq)).await
     }
 
     async fn append(&self, append: Append) -> Result<Appended, Error> {

@@ -167,7 +167,6 @@ fn call(rest: &str, mediation: v1::Mediation) -> v1::ToolCall {
         args: given.ok().and_then(|call| call.args),
         mediation: mediation.into(),
         idempotency_key: key.to_owned(),
-        ..Default::default()
     }
 }
 

@@ -1,12 +1,13 @@
 //! The sessions that wait for a person: kept beside the heads, in the transaction that changes them.
 
-use inspan_wire::v1;
+use inspan_wire::{SessionUid, v1};
 use prost::Message as _;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::fault::Stop;
 use super::read::{self, View};
-use crate::{Ask, AskPage, AskQuery, Asks, Session, State, memory};
+use super::write::life;
+use crate::{Ask, AskPage, AskQuery, Asks, Error, Session, State, memory};
 
 /// What `pending` holds: an `agentsessions.v1.ApprovalRef`, and in a field that such a reference does not have, when the
 /// wait expires.
@@ -66,7 +67,12 @@ pub(super) fn forget(conn: &Connection, key: i64) -> rusqlite::Result<()> {
 }
 
 /// Notes that somebody was told of a wait, if it is still the one.
-pub(super) fn announced(conn: &Connection, key: i64, request_seq: i64) -> Result<(), Stop> {
+pub(super) fn announced(conn: &Connection, uid: &SessionUid, request_seq: i64) -> Result<(), Stop> {
+    let found = conn
+        .prepare_cached("SELECT key FROM sessions WHERE uid = ?1 AND life = ?2")?
+        .query_row(params![uid.as_str(), life::LIVE], |row| row.get::<_, i64>(0))
+        .optional()?;
+    let key = found.ok_or_else(|| Error::NotFound(uid.clone()))?;
     conn.prepare_cached("UPDATE asks SET announced = 1 WHERE session = ?1 AND request_seq = ?2")?
         .execute([key, request_seq])?;
     Ok(())

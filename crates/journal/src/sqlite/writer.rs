@@ -58,6 +58,11 @@ pub(super) struct Slot {
     pub(super) last_id: i64,
 }
 
+/// Whether a session waits for a person: it may for days, so nothing of it stays in memory.
+fn sleeps(slot: &Slot) -> bool {
+    slot.session.state.pending.is_some()
+}
+
 impl Tx<'_> {
     /// Finds a live session.
     pub(super) fn slot(&mut self, uid: &SessionUid) -> Result<Slot, Stop> {
@@ -69,7 +74,9 @@ impl Tx<'_> {
         let (key, last_id) =
             self.conn.prepare_cached(sql)?.query_row([uid.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))?;
         let slot = Slot { key, session: Arc::new(session), last_id };
-        self.slots.put(uid.clone(), slot.clone());
+        if !sleeps(&slot) {
+            self.slots.put(uid.clone(), slot.clone());
+        }
         Ok(slot)
     }
 
@@ -77,7 +84,11 @@ impl Tx<'_> {
     pub(super) fn remember(&mut self, slot: Slot) {
         let uid = slot.session.uid.clone();
         self.changed.push(uid.clone());
-        self.slots.put(uid, slot);
+        if sleeps(&slot) {
+            self.slots.pop(&uid);
+        } else {
+            self.slots.put(uid, slot);
+        }
     }
 
     /// The session is not live any more.
