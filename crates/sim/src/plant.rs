@@ -31,13 +31,19 @@ pub enum Plant {
     CallsTwice,
     /// The provider is asked on a re-run.
     CallsOnReplay,
+    /// A tool is run again that has answered.
+    RunsTwice,
+    /// A tool is run while its call waits for a decision.
+    RunsUnapproved,
+    /// Whoever decides is told that it counts, whatever was decided before.
+    AgreesWithEveryone,
     /// A harness that departs from its recording is served an invention.
     GuessesOnDivergence,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Plant; 8] = [
+    pub const ALL: [Plant; 11] = [
         Plant::LosesAppends,
         Plant::RepeatsRecords,
         Plant::AcceptsStaleFences,
@@ -45,6 +51,9 @@ impl Plant {
         Plant::CallsBeforeRecord,
         Plant::CallsTwice,
         Plant::CallsOnReplay,
+        Plant::RunsTwice,
+        Plant::RunsUnapproved,
+        Plant::AgreesWithEveryone,
         Plant::GuessesOnDivergence,
     ];
 }
