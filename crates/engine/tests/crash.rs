@@ -191,7 +191,8 @@ async fn perform(world: &World, session: &SessionUid, op: Op) -> SessionUid {
         Op::Exec(play) => drop(world.exec_request(request(session, play)).await),
         Op::Resume => drop(world.engine.resume(session).await),
         Op::Suspend => drop(world.engine.suspend(session).await.unwrap()),
-        Op::Decide(approved) => decide(world, session, approved).await,
+        Op::Decide(_) if world.waits(session).await.is_none() => {}
+        Op::Decide(approved) => drop(world.decide(session, approved).await),
         Op::Fork(at_seq) => {
             let args = ForkArgs { at_seq, ..Default::default() };
             return uid(&world.engine.fork(session, args).await.unwrap()[0]);
@@ -203,20 +204,6 @@ async fn perform(world: &World, session: &SessionUid, op: Op) -> SessionUid {
         Op::Cancel => drop(world.engine.cancel(session, "", "USER").await),
     }
     session.clone()
-}
-
-/// Decides on what the session waits for; nothing, when it waits for nothing.
-async fn decide(world: &World, session: &SessionUid, approved: bool) {
-    let Some(asked) = world.engine.session(session).await.unwrap().pending_approval else { return };
-    let request = v1::ApproveRequest {
-        session: session.to_string(),
-        execution_id: asked.execution_id,
-        tool_call_id: asked.tool_call_id,
-        request_seq: asked.request_seq,
-        approved: Some(approved),
-        ..Default::default()
-    };
-    drop(world.engine.approve(&request).await);
 }
 
 /// Drives a turn into a model call that never answers, and cancels it there.

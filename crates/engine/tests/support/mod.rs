@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use inspan_engine::observe::{Observer, Seen};
 use inspan_engine::{
-    Agent, Catalog, Completion, Engine, Error, Executor, Limits, Model, ModelError, Policy, ReplayRule, Rim, ToolError,
-    ToolRun,
+    Agent, Catalog, Completion, Decided, Engine, Error, Executor, Limits, Model, ModelError, Policy, ReplayRule, Rim,
+    ToolError, ToolRun,
 };
 use inspan_harness::{Harness, ModelRequest};
 use inspan_journal::{Blobs, Clock, Journal, Record};
@@ -374,6 +374,17 @@ impl World {
         self.engine.accept(request, "default").await?.run().await
     }
 
+    /// What the session waits for.
+    pub(crate) async fn waits(&self, session: &SessionUid) -> Option<v1::ApprovalRef> {
+        self.engine.session(session).await.unwrap().pending_approval
+    }
+
+    /// Decides on what the session waits for, which it does.
+    pub(crate) async fn decide(&self, session: &SessionUid, approved: bool) -> Result<Decided, Error> {
+        let asked = self.waits(session).await.expect("it waits for a decision");
+        self.engine.approve(&decision(session, &asked, approved)).await
+    }
+
     pub(crate) async fn records(&self, session: &SessionUid) -> Vec<Record> {
         let mut all = Vec::new();
         loop {
@@ -415,6 +426,18 @@ pub(crate) fn request(session: &SessionUid, text: &str) -> v1::ExecRequest {
     v1::ExecRequest {
         session: session.to_string(),
         inputs: vec![v1::Message::text("user", text)],
+        ..Default::default()
+    }
+}
+
+/// The decision of nobody in particular on what waits.
+pub(crate) fn decision(session: &SessionUid, asked: &v1::ApprovalRef, approved: bool) -> v1::ApproveRequest {
+    v1::ApproveRequest {
+        session: session.to_string(),
+        execution_id: asked.execution_id.clone(),
+        tool_call_id: asked.tool_call_id.clone(),
+        request_seq: asked.request_seq,
+        approved: Some(approved),
         ..Default::default()
     }
 }
