@@ -119,6 +119,17 @@ const ROWS: &[Row] = &[
         ops: &[Op::Exec("gate c k"), Op::Decide(true), Op::Resume, Op::Exec("model a; tool c k2")],
     },
     Row {
+        name: "a key that comes again, in its turn and in the next one",
+        streams: false,
+        fails: 0,
+        ops: &[
+            Op::Exec("tool c k x; result; tool d k x; tool e k y; result"),
+            Op::Exec("tool f k x; result; gate g k x; result"),
+            Op::Decide(true),
+            Op::Resume,
+        ],
+    },
+    Row {
         name: "a tool whose failure would be handled",
         streams: false,
         fails: 0,

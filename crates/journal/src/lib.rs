@@ -10,6 +10,7 @@ pub mod contract;
 pub mod error;
 pub mod export;
 pub mod foreign;
+pub mod keys;
 pub mod memory;
 pub mod record;
 pub mod session;
@@ -26,6 +27,7 @@ pub use contract::{
     Append, Appended, FenceRule, Fork, ForkChild, Import, ImportBatch, Journal, KeptRequest, ListQuery, Page, TurnMark,
 };
 pub use error::Error;
+pub use keys::{KeyChange, KeyUse};
 pub use record::{NewRecord, Record};
 pub use session::{Head, NewSession, Session, State};
 

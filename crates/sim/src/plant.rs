@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use async_trait::async_trait;
 use inspan_harness::{ModelRequest, ModelResponse, Sink, SinkError, ToolReply};
 use inspan_journal::{
-    Append, Appended, Blobs, Error, FenceRule, Fork, Import, Journal, ListQuery, NewSession, Page, Record, Session,
-    TurnMark,
+    Append, Appended, Blobs, Error, FenceRule, Fork, Import, Journal, KeyUse, ListQuery, NewSession, Page, Record,
+    Session, TurnMark,
 };
 use inspan_wire::{Digest, SessionUid, v1};
 
@@ -176,6 +176,10 @@ impl Journal for Planted {
 
     async fn names_blob(&self, uid: &SessionUid, digest: Digest) -> Result<bool, Error> {
         self.inner.names_blob(uid, digest).await
+    }
+
+    async fn key_use(&self, uid: &SessionUid, key: &str) -> Result<Option<KeyUse>, Error> {
+        self.inner.key_use(uid, key).await
     }
 
     async fn import(&self, import: Import) -> Result<Session, Error> {

@@ -13,7 +13,7 @@
 //! | `out TEXT` | outputs text |
 //! | `report ID` | reports the result of a tool it ran |
 //! | `usage N` | records N input tokens |
-//! | `tool ID KEY`, `trytool ID KEY` | a mediated tool call; the second handles a failure |
+//! | `tool ID KEY`, `trytool ID KEY` | a mediated tool call; the second handles a failure. A third word is its argument |
 //! | `gate ID KEY`, `trygate ID KEY` | a call that asks for approval; the second handles a failure |
 //! | `swallowgate ID KEY` | the same, ignoring every error: the turn goes on whatever comes |
 //! | `brokengate ID KEY` | the same, failing with a text of its own |
@@ -156,7 +156,13 @@ fn told(result: &v1::ToolResult) -> String {
 
 fn call(rest: &str, mediation: v1::Mediation) -> v1::ToolCall {
     let (id, key) = rest.split_once(' ').unwrap_or((rest, ""));
+    let (key, argument) = key.split_once(' ').map_or((key, None), |(key, argument)| (key, Some(argument)));
+    let args = argument.map(|argument| {
+        let value = prost_types::Value { kind: Some(prost_types::value::Kind::StringValue(argument.to_owned())) };
+        prost_types::Struct { fields: [("argument".to_owned(), value)].into() }
+    });
     v1::ToolCall {
+        args,
         id: id.to_owned(),
         tool: "t".to_owned(),
         mediation: mediation.into(),

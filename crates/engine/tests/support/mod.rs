@@ -499,6 +499,7 @@ impl World {
                 state: folder.state(),
                 requests: Vec::new(),
                 blobs: Vec::new(),
+                keys: Vec::new(),
             };
             self.journal.append(append).await.unwrap();
         }

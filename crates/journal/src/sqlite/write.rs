@@ -13,6 +13,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use super::fault::Stop;
 use super::landmarks;
 use super::requests::{self, Kept};
+use super::tool_keys;
 use super::writer::{Slot, Tx};
 use crate::{
     Append, Appended, Error, Fork, ForkChild, Head, NewRecord, NewSession, Session, State, TurnMark, admit, memory,
@@ -72,6 +73,7 @@ pub(super) fn append(tx: &mut Tx<'_>, prepared: &Prepared) -> Result<Appended, S
         requests::keep(tx.conn, slot.key, kept)?;
     }
     insert_blobs(tx.conn, slot.key, &prepared.blobs)?;
+    append.keys.iter().try_for_each(|change| tool_keys::apply(tx.conn, slot.key, change))?;
     let mut session = (*slot.session).clone();
     (session.head, session.fence, session.update_ns) = (head, fence, tx.now_ns);
     session.state.clone_from(&append.state);
