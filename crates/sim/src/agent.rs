@@ -126,6 +126,7 @@ impl Turn<'_> {
             "tool" => drop(self.tool(self.call(at, rest, Mediation::ControllerMediated)).await?),
             "trytool" => drop(handled(self.tool(self.call(at, rest, Mediation::ControllerMediated)).await)?),
             "gate" => drop(self.tool(self.call(at, rest, Mediation::RequiresApproval)).await?),
+            "reuse" => drop(handled(self.tool(self.shared(at, rest)).await)?),
             "" => {}
             "past" => {
                 let past = self.past().await?;
@@ -239,6 +240,15 @@ impl Turn<'_> {
             mediation: mediation.into(),
             idempotency_key: format!("key-{}-{at}", self.start.execution_id),
         }
+    }
+
+    /// A call under one of three keys of its tool, with one of two arguments.
+    fn shared(&self, at: usize, rest: &str) -> v1::ToolCall {
+        let (tool, number) = rest.split_once(' ').unwrap_or((rest, "0"));
+        let number: usize = number.parse().unwrap_or_default();
+        let id = format!("c{at}");
+        let idempotency_key = format!("shared-{tool}-{}", number / 2);
+        v1::ToolCall { id, idempotency_key, ..self.call(number % 2, tool, Mediation::ControllerMediated) }
     }
 
     async fn tool(&mut self, call: v1::ToolCall) -> Result<ToolReply, SinkError> {

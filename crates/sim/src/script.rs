@@ -13,6 +13,7 @@
 //! | `tool NAME` | asks for a tool; a failure ends the turn |
 //! | `trytool NAME` | asks for a tool; a failure that may be handled is |
 //! | `gate NAME` | asks for a tool and for a person's approval |
+//! | `reuse NAME N` | asks for a tool under a key that other turns use too, with one of two arguments |
 //! | `past` | outputs a digest of the history |
 //! | `last` | outputs a digest of the last completion, opaque parts included |
 //! | `flaky N` | fails the turn the first N times that this execution comes here |
@@ -47,7 +48,8 @@ fn random_move(rng: &mut Rng, large: u64) -> String {
         74..=79 => format!("usage {word}"),
         80..=82 => "past".to_owned(),
         83..=84 => "last".to_owned(),
-        85..=87 => format!("tool who-{}", rng.pick(&TOOLS)),
+        85..=86 => format!("tool who-{}", rng.pick(&TOOLS)),
+        87..=91 => format!("reuse {} {}", tool(rng), rng.below(6)),
         _ => format!("flaky {}", 1 + rng.below(2)),
     }
 }
