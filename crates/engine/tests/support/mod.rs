@@ -179,6 +179,8 @@ pub(crate) enum Act {
     Miss,
     /// It works and never answers.
     Hang,
+    /// It is on its way to the tool, and never gets there.
+    Stall,
 }
 
 impl Tool {
@@ -209,7 +211,7 @@ impl Executor for Tool {
 
     async fn run(&self, run: ToolRun) -> Result<v1::ToolResult, ToolError> {
         let act = self.script.lock().unwrap().pop_front().unwrap_or(Act::Work);
-        if !matches!(act, Act::Miss) {
+        if !matches!(act, Act::Miss | Act::Stall) {
             self.runs.lock().unwrap().push((run.effect_key(), run.again));
         }
         let result = v1::ToolResult { id: "the tool's own".to_owned(), ..Default::default() };
@@ -218,7 +220,7 @@ impl Executor for Tool {
             Act::SayFailed => Ok(v1::ToolResult { is_error: true, error: "it says no".to_owned(), ..result }),
             Act::Lose => Err(ToolError::Unknown("no answer".to_owned())),
             Act::Miss => Err(ToolError::NotSent("not reached".to_owned())),
-            Act::Hang => std::future::pending().await,
+            Act::Hang | Act::Stall => std::future::pending().await,
         }
     }
 }
