@@ -35,6 +35,8 @@ pub(crate) struct Writer {
 pub(crate) struct Beside {
     /// The text of a model request.
     pub(crate) request: Option<(Digest, Arc<str>)>,
+    /// Blobs that the records name beside their own payloads; already durable.
+    pub(crate) blobs: Vec<Digest>,
     /// What becomes of idempotency keys.
     pub(crate) keys: Vec<KeyChange>,
 }
@@ -131,7 +133,7 @@ impl Writer {
     ) -> Result<Vec<v1::Event>, Error> {
         self.settle().await?;
         let mut whole = Vec::with_capacity(events.len());
-        let mut blobs = Vec::new();
+        let mut blobs = beside.blobs;
         let mut recorded = Vec::with_capacity(events.len());
         for mut event in events {
             normal::event(&mut event);

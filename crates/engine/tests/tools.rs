@@ -88,7 +88,7 @@ async fn an_unknown_outcome_is_driven_again_when_it_may_be() {
         let s = cut_at_the_call(&w).await;
         w.engine.resume(&s).await.unwrap();
         let call = v1::ToolCall { idempotency_key: "k".to_owned(), ..Default::default() };
-        let key = ToolRun { session: s.clone(), call, again: false }.effect_key();
+        let key = ToolRun { session: s.clone(), call, seq: 3, again: false }.effect_key();
         assert_eq!(*tool(&w).runs.lock().unwrap(), [(key, true)]);
         assert_eq!(w.engine.rerun(&s).await.unwrap().outputs, ["c ok"]);
     }
@@ -142,7 +142,7 @@ async fn a_tool_always_runs_for_a_session() {
     let session = support::uid(&view.await.unwrap());
     assert!(!session.as_str().is_empty());
     let call = v1::ToolCall { idempotency_key: "k".to_owned(), ..Default::default() };
-    let run = ToolRun { session, call, again: false };
+    let run = ToolRun { session, call, seq: 3, again: false };
     assert_eq!(tool(&w).runs.lock().unwrap()[0].0, run.effect_key());
 }
 

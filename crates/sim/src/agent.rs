@@ -274,7 +274,7 @@ impl Turn<'_> {
     }
 
     async fn run_by_itself(&self, call: v1::ToolCall) {
-        drop(self.player.tools.run(ToolRun { session: self.session.clone(), call, again: false }).await);
+        drop(self.player.tools.run(ToolRun { session: self.session.clone(), call, seq: 0, again: false }).await);
     }
 
     /// What is served was given by the tool for this very call, or says why there is nothing to serve (R-APPR-25,

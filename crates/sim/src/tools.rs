@@ -99,7 +99,7 @@ impl Ledger {
 }
 
 fn key(session: &SessionUid, call: &v1::ToolCall) -> String {
-    ToolRun { session: session.clone(), call: call.clone(), again: false }.effect_key()
+    ToolRun { session: session.clone(), call: call.clone(), seq: 0, again: false }.effect_key()
 }
 
 /// One host's way to the tools.

@@ -167,7 +167,6 @@ fn call(rest: &str, mediation: v1::Mediation) -> v1::ToolCall {
         tool: "t".to_owned(),
         mediation: mediation.into(),
         idempotency_key: key.to_owned(),
-        ..Default::default()
     }
 }
 

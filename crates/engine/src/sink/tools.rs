@@ -129,7 +129,7 @@ impl TurnSink {
         seq: i64,
         sent: Option<i64>,
     ) -> Result<Result<v1::ToolResult, ToolError>, SinkError> {
-        let run = ToolRun { session: self.session.clone(), call: call.clone(), again: sent.is_some() };
+        let run = ToolRun { session: self.session.clone(), call: call.clone(), seq, again: sent.is_some() };
         let result = executor.run(run).await.and_then(own_result);
         if matches!(result, Err(ToolError::NotSent(_))) {
             self.not_sent(state, call, seq, sent)?;

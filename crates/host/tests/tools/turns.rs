@@ -49,7 +49,7 @@ async fn a_harness_has_a_tool_run_on_an_endpoint() {
         _ => None,
     });
     let call = called.expect("the call is on record");
-    let key = ToolRun { session: SessionUid::from(uid.as_str()), call, again: false }.effect_key();
+    let key = ToolRun { session: SessionUid::from(uid.as_str()), call, seq: 3, again: false }.effect_key();
     assert_eq!(server.effects().into_iter().collect::<Vec<_>>(), [(key, 1)]);
     let result = bodies(&frames).find_map(|(_, body)| match body {
         Body::Result(result) => Some(result.clone()),
