@@ -6,15 +6,13 @@
 use std::time::Duration;
 
 use inspan_journal::Session;
+use inspan_journal::keys::ASKS_AGAIN;
 use inspan_wire::v1::{self, EventKind, Mediation, event::Body};
 use inspan_wire::{Digest, SessionUid, time};
 
 use crate::engine::Engine;
 use crate::history::decode;
 use crate::{Error, payload};
-
-/// What an approval request says when the call was sent and its outcome is unknown.
-pub(crate) const ASK_AGAIN: &str = "this call was sent and how it ended is not known: run it again?";
 
 const RULE: &str = "policy rule ";
 const EXPIRES: &str = "; expires ";
@@ -112,7 +110,7 @@ impl Engine {
         let args = args_text(&call)?;
         let by = match call.mediation() {
             Mediation::RequiresApproval => AskedBy::Harness,
-            _ if request.reason == ASK_AGAIN => AskedBy::Recovery,
+            _ if request.reason == ASKS_AGAIN => AskedBy::Recovery,
             _ => AskedBy::Policy,
         };
         Ok(Some(Asked {
@@ -186,7 +184,7 @@ mod tests {
         assert_eq!(of_reason(&with), ("pay/large", Some(1_800_086_400_123_000_000)));
         let without = reason("pay/large", None, NOW_NS);
         assert_eq!(of_reason(&without), ("pay/large", None));
-        for foreign in ["", "because; expires 2027-01-16T08:00:00Z", ASK_AGAIN, "policy"] {
+        for foreign in ["", "because; expires 2027-01-16T08:00:00Z", ASKS_AGAIN, "policy"] {
             assert_eq!(of_reason(foreign), ("", None), "{foreign}");
         }
         assert_eq!(of_reason("policy rule x; expires soon"), ("x", None));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use inspan_harness::{Failure, History, HistorySource};
-use inspan_journal::{Journal, Record};
+use inspan_journal::{Journal, KeyUse, Record};
 use inspan_wire::{SessionUid, parse, v1};
 
 use crate::warm::{PAGE, Warm};
@@ -69,6 +69,22 @@ impl Past {
             }
         }
         Ok(events)
+    }
+
+    /// The event at `seq` as recorded; `None` behind the end.
+    ///
+    /// # Errors
+    /// As [`Past::events`].
+    pub(crate) async fn event(&self, seq: i64) -> Result<Option<Arc<v1::Event>>, Error> {
+        Ok(self.events(seq).await?.into_iter().next())
+    }
+
+    /// What an idempotency key of the session was used for.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn key_use(&self, key: &str) -> Result<Option<KeyUse>, Error> {
+        Ok(self.journal.key_use(&self.session, key).await?)
     }
 
     /// The event at `seq` with its payloads in place: what a harness sees.

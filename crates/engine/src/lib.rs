@@ -20,6 +20,7 @@ mod fork;
 pub mod gate;
 mod guard;
 mod history;
+mod late;
 mod life;
 mod model;
 pub mod observe;

@@ -1,5 +1,6 @@
 //! Resume: an interrupted turn is driven to its end from what it has recorded.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,11 +14,14 @@ use crate::engine::Engine;
 use crate::exec::tape_for;
 use crate::gate::{Gate, Stage};
 use crate::guard::Guard;
-use crate::history::Past;
+use crate::history::{Past, decode};
 use crate::scan::{Pending, Scan, TurnScan};
 use crate::sink::Feed;
 use crate::tape::{Mode, Tape};
 use crate::{Agent, Error, Unserved};
+
+/// Records behind a decision that are looked at: what they do not explain counts as acted upon.
+const BEHIND_MAX: usize = 64;
 
 impl Engine {
     /// Drives an interrupted turn to its end, or wakes a sleeping session (R-RESUME). On a live session
@@ -87,13 +91,22 @@ impl Engine {
         writer.append(vec![request]).await.map(drop)
     }
 
-    /// Whether an earlier drive of the turn may have acted upon its open gate's decision: it has taken a fence
-    /// behind the one that the decision was written under.
-    async fn may_have_acted(&self, session: &Session, scan: &Scan) -> Result<bool, Error> {
+    /// Whether an earlier drive of the turn may have acted upon its open gate's decision: between the decision's fence
+    /// and `held`, which this drive has just taken, there is one that somebody took for more than to put the session
+    /// to sleep.
+    async fn may_have_acted(&self, session: &Session, scan: &Scan, held: i64) -> Result<bool, Error> {
         let Some((_, gate)) = scan.gate().filter(|(_, gate)| gate.stage() == Stage::Decided) else { return Ok(false) };
-        let seq = gate.decision_seq;
-        let decision = self.inner.journal.records(&session.uid, seq, seq, 1).await?;
-        Ok(decision.first().is_none_or(|record| session.fence > record.fence))
+        let records = self.inner.journal.records(&session.uid, gate.decision_seq, scan.head, BEHIND_MAX).await?;
+        let Some((decision, behind)) = records.split_first() else { return Ok(true) };
+        let mut slept = HashSet::new();
+        for record in behind.iter().filter(|record| record.fence > decision.fence) {
+            let event = decode(record)?;
+            if is_suspend(&event) {
+                slept.insert(record.fence);
+            }
+        }
+        let slept = i64::try_from(slept.len()).expect("a page is countable");
+        Ok(held - decision.fence - 1 > slept)
     }
 
     async fn recover_turn(
@@ -115,9 +128,9 @@ impl Engine {
         refuse_inherited_intent(&past, scan, &turn.execution_id, turn.first_seq).await?;
         let recorded = Invocation::read(&past, &turn.execution_id, turn.first_seq, scan.head).await?;
 
-        let acted = self.may_have_acted(session, scan).await?;
-        let tools = self.tools(session, &agent, acted);
         let fence = self.take_over(session).await?;
+        let acted = self.may_have_acted(session, scan, fence).await?;
+        let tools = self.tools(session, &agent, acted);
         let start = Start {
             session: session.uid.to_string(),
             execution_id: turn.execution_id.clone(),
@@ -308,6 +321,10 @@ async fn refuse_inherited_intent(past: &Past, scan: &Scan, execution_id: &str, f
         }
     }
     if open.is_some() { Err(Error::InheritedToolIntent) } else { Ok(()) }
+}
+
+fn is_suspend(event: &v1::Event) -> bool {
+    matches!(&event.body, Some(Body::Lifecycle(l)) if l.kind() == Kind::LifecycleSuspend)
 }
 
 fn resume_event() -> v1::Event {

@@ -4,6 +4,7 @@
 //! there is none, record, perform, record, serve. A replay has no writer and no model to go wrong
 //! with: past its recording it stops.
 
+mod keys;
 mod tools;
 
 use std::sync::Arc;
@@ -20,7 +21,7 @@ pub use tools::{EXPIRY, POLICY};
 use crate::guard::Guards;
 use crate::history::Past;
 use crate::tape::{APART, Asked, Entry, Step, Tape};
-use crate::writer::Writer;
+use crate::writer::{Beside, Writer};
 use crate::{Error, Model, Observer, Rim, payload};
 
 /// Everything that a live effect needs and a replay does not have.
@@ -161,17 +162,7 @@ impl TurnSink {
 
     /// Appends one event of this turn.
     async fn record(&self, state: &mut State, kind: EventKind, body: Body) -> Result<Arc<v1::Event>, SinkError> {
-        self.record_with(state, kind, body, None).await
-    }
-
-    async fn record_with(
-        &self,
-        state: &mut State,
-        kind: EventKind,
-        body: Body,
-        request: Option<(Digest, Arc<str>)>,
-    ) -> Result<Arc<v1::Event>, SinkError> {
-        self.append(state, v1::Event::new(&self.execution_id, kind, body), request).await
+        self.append(state, v1::Event::new(&self.execution_id, kind, body), Beside::default()).await
     }
 
     /// Appends one event that the harness made itself. Directly behind a call without outcome it says so.
@@ -180,18 +171,13 @@ impl TurnSink {
         if state.tape.mistakable(kind) {
             event.actor = Some(v1::IdentityRef { principal: APART.to_owned(), ..Default::default() });
         }
-        self.append(state, event, None).await
+        self.append(state, event, Beside::default()).await
     }
 
-    async fn append(
-        &self,
-        state: &mut State,
-        event: v1::Event,
-        request: Option<(Digest, Arc<str>)>,
-    ) -> Result<Arc<v1::Event>, SinkError> {
+    async fn append(&self, state: &mut State, event: v1::Event, beside: Beside) -> Result<Arc<v1::Event>, SinkError> {
         state.tape.recorded(event.kind());
         let live = state.live()?;
-        match live.writer.append_with(vec![event], request).await {
+        match live.writer.append_with(vec![event], beside).await {
             Ok(mut whole) => Ok(whole.pop().expect("one event was appended")),
             Err(e) => Err(state.latch(e)),
         }
@@ -317,7 +303,7 @@ impl Sink for TurnSink {
                     state.latch(Error::ReplayDiverged { seq: entry.seq, what })
                 })
             }
-            Step::Redrive => {
+            Step::Redrive(_) => {
                 state.may_perform()?;
                 self.perform_model(&mut state, &request).await
             }
@@ -331,8 +317,9 @@ impl Sink for TurnSink {
                     id: hex(&id),
                     ..Default::default()
                 };
-                let kept = Some((digest, Arc::from(text)));
-                self.record_with(&mut state, EventKind::EventModelCall, Body::Model(call), kept).await?;
+                let event = v1::Event::new(&self.execution_id, EventKind::EventModelCall, Body::Model(call));
+                let beside = Beside { request: Some((digest, Arc::from(text))), ..Beside::default() };
+                self.append(&mut state, event, beside).await?;
                 self.perform_model(&mut state, &request).await
             }
         }

@@ -6,7 +6,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
-use inspan_wire::event::tool_difference;
+use inspan_wire::event::{principal, tool_difference};
 use inspan_wire::v1::{self, EventKind, Mediation, event::Body};
 
 use crate::Error;
@@ -54,8 +54,8 @@ pub enum Step {
     /// Hand this record back; nothing happens outside.
     Serve(Entry),
     /// The call is recorded and is the last effect, its outcome is not: perform it once, record the
-    /// outcome only (R-MODEL-6, R-TOOL-11).
-    Redrive,
+    /// outcome only (R-MODEL-6, R-TOOL-11). Gives the call's seq.
+    Redrive(i64),
     /// Nothing is recorded any more: record, perform, record.
     Perform,
     /// The recording has the call without outcome, or the call is refused; the harness is told and may go on.
@@ -105,7 +105,7 @@ pub struct Tape {
 /// The actor of an OUTPUT or TOOL_RESULT that the harness made itself directly behind a call without outcome.
 /// Outcomes are paired with their calls by position (R-MODEL-2, R-TOOL-10): without this word what
 /// a harness says after a failed call would be replayed as the outcome of that call.
-pub const APART: &str = "harness";
+pub const APART: &str = principal::HARNESS;
 
 /// Whether a record says that it is not the outcome of the call before it.
 fn is_apart(event: &v1::Event) -> bool {
@@ -253,7 +253,7 @@ impl Tape {
                 format!("recorded model request {}, the harness asks {input_hash}", recorded.input_hash),
             );
         }
-        self.consume();
+        let seq = self.consume().seq;
         match self.entries.front() {
             Some(next) if next.event.kind() == EventKind::EventOutput && !is_apart(&next.event) => {
                 Step::Serve(self.consume())
@@ -261,7 +261,7 @@ impl Tape {
             Some(_) => Step::Missing("recorded completion missing"),
             None if self.mode == Mode::Replay => Step::Missing("expected a recorded completion"),
             None if self.legacy => Step::Missing("recorded completion missing"),
-            None => Step::Redrive,
+            None => Step::Redrive(seq),
         }
     }
 
@@ -344,7 +344,7 @@ impl Tape {
             }
             Some(_) => Step::Missing(NO_RESULT),
             None if self.mode == Mode::Replay => Step::Missing("expected a recorded tool result"),
-            None => Step::Redrive,
+            None => Step::Redrive(seq),
         }
     }
 

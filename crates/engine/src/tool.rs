@@ -12,6 +12,8 @@ pub struct ToolRun {
     pub session: SessionUid,
     /// The call: as the harness made it when it is new, as it was recorded when it is driven again (R-TOOL-6).
     pub call: v1::ToolCall,
+    /// Seq of its TOOL_CALL.
+    pub seq: i64,
     /// An earlier run of this call may have reached the tool; how it ended is not known.
     pub again: bool,
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use inspan_journal::{Append, Appended, FenceRule, Head, Journal, KeptRequest, NewRecord, Record, Session, TurnMark};
+use inspan_journal::{
+    Append, Appended, FenceRule, Head, Journal, KeptRequest, KeyChange, NewRecord, Record, Session, TurnMark,
+};
 use inspan_wire::{Digest, SessionUid, canon, normal, v1};
 
 use crate::observe::Seen;
@@ -23,7 +25,20 @@ pub(crate) struct Writer {
     fence: FenceRule,
     scan: Scan,
     in_flight: Option<InFlight>,
+    /// Keys that turned out to be free: told with the next append.
+    freed: Vec<KeyChange>,
     broken: Option<Error>,
+}
+
+/// What a commit keeps beside its records.
+#[derive(Default)]
+pub(crate) struct Beside {
+    /// The text of a model request.
+    pub(crate) request: Option<(Digest, Arc<str>)>,
+    /// Blobs that the records name beside their own payloads; already durable.
+    pub(crate) blobs: Vec<Digest>,
+    /// What becomes of idempotency keys.
+    pub(crate) keys: Vec<KeyChange>,
 }
 
 /// An append that was handed to the store. It is kept apart from the future that asked for it: a
@@ -59,6 +74,7 @@ impl Writer {
             fence,
             scan,
             in_flight: None,
+            freed: Vec::new(),
             broken: None,
         }
     }
@@ -66,6 +82,28 @@ impl Writer {
     /// Whether an append failed: then nothing more is written by this writer.
     pub(crate) fn broken(&self) -> Option<&Error> {
         self.broken.as_ref()
+    }
+
+    /// A call never reached its tool: the next append says so of its key. Until then, and after a crash, it counts as
+    /// sent.
+    pub(crate) fn free_key(&mut self, key: String, call_seq: i64) {
+        self.freed.push(KeyChange::Freed { key, call_seq });
+    }
+
+    /// Whether the next append will say so of this key and call.
+    pub(crate) fn frees(&self, key: &str, call_seq: i64) -> bool {
+        self.freed
+            .iter()
+            .any(|freed| matches!(freed, KeyChange::Freed { key: k, call_seq: c } if k == key && *c == call_seq))
+    }
+
+    /// The seq of the next record, once nothing is in flight.
+    ///
+    /// # Errors
+    /// As [`Writer::settle`].
+    pub(crate) async fn next_seq(&mut self) -> Result<i64, Error> {
+        self.settle().await?;
+        Ok(self.head.seq + 1)
     }
 
     /// The last durable seq.
@@ -84,21 +122,21 @@ impl Writer {
     /// # Errors
     /// The store's refusal; the writer is then broken.
     pub(crate) async fn append(&mut self, events: Vec<v1::Event>) -> Result<Vec<Arc<v1::Event>>, Error> {
-        self.append_with(events, None).await
+        self.append_with(events, Beside::default()).await
     }
 
-    /// As [`Writer::append`], and keeps the text of a model request in the same commit.
+    /// As [`Writer::append`], and keeps what belongs to the records in the same commit.
     ///
     /// # Errors
     /// As [`Writer::append`].
     pub(crate) async fn append_with(
         &mut self,
         events: Vec<v1::Event>,
-        request: Option<(Digest, Arc<str>)>,
+        beside: Beside,
     ) -> Result<Vec<Arc<v1::Event>>, Error> {
         self.settle().await?;
         let mut whole = Vec::with_capacity(events.len());
-        let mut blobs = Vec::new();
+        let mut blobs = beside.blobs;
         let mut recorded = Vec::with_capacity(events.len());
         for mut event in events {
             normal::event(&mut event);
@@ -117,11 +155,12 @@ impl Writer {
             whole.push(Arc::new(served));
             recorded.push(Arc::new(event));
         }
-        let request = match request {
+        let request = match beside.request {
             Some((digest, text)) => Some(self.kept_request(digest, text).await),
             None => None,
         };
-        self.submit(recorded, request, blobs)?;
+        let keys = self.freed.drain(..).chain(beside.keys).collect();
+        self.submit(recorded, request, blobs, keys)?;
         self.settle().await?;
         Ok(whole)
     }
@@ -147,6 +186,7 @@ impl Writer {
         events: Vec<Arc<v1::Event>>,
         request: Option<KeptRequest>,
         blobs: Vec<Digest>,
+        keys: Vec<KeyChange>,
     ) -> Result<(), Error> {
         let mut scan = self.scan.clone();
         let mut head = self.head;
@@ -171,6 +211,7 @@ impl Writer {
             state: scan.state(),
             requests: request.iter().cloned().collect(),
             blobs,
+            keys,
         };
         let journal = self.journal.clone();
         let commit = async move { journal.append(append).await }.boxed();

@@ -11,7 +11,7 @@ use inspan_engine::{Code, Error, ForkArgs, ReplayRule};
 use inspan_wire::v1::{self, EventKind, ExecState, event::Body, tool_result};
 use inspan_wire::{SessionUid, parse};
 
-use support::{Act, Answer, Tool, World, end, input, request, start, uid};
+use support::{Act, Answer, Tool, World, decision, end, input, request, start, uid};
 
 fn world() -> World {
     World::with_tool(Tool::new(ReplayRule::Keyed))
@@ -26,21 +26,6 @@ async fn parked(world: &World, script: &str) -> (SessionUid, v1::ApprovalRef) {
     let session = world.create().await;
     let view = world.exec(&session, script).await.unwrap();
     (session, view.pending_approval.expect("it waits"))
-}
-
-fn decision(session: &SessionUid, asked: &v1::ApprovalRef, approved: bool) -> v1::ApproveRequest {
-    v1::ApproveRequest {
-        session: session.to_string(),
-        execution_id: asked.execution_id.clone(),
-        tool_call_id: asked.tool_call_id.clone(),
-        request_seq: asked.request_seq,
-        approved: Some(approved),
-        ..Default::default()
-    }
-}
-
-async fn decide(world: &World, session: &SessionUid, asked: &v1::ApprovalRef, approved: bool) {
-    world.engine.approve(&decision(session, asked, approved)).await.unwrap();
 }
 
 async fn fence(world: &World, session: &SessionUid) -> i64 {
@@ -61,10 +46,10 @@ async fn receipt(world: &World, session: &SessionUid) -> v1::ToolResult {
 #[tokio::test]
 async fn a_gated_call_waits_and_runs_once_approved() {
     let w = world();
-    let (s, asked) = parked(&w, "model a; gate c k; result").await;
+    let (s, _) = parked(&w, "model a; gate c k; result").await;
     assert_eq!(w.engine.session(&s).await.unwrap().exec_state(), ExecState::ExecAwaiting);
     assert_eq!(tool(&w).count(), 0, "nothing runs before the decision");
-    decide(&w, &s, &asked, true).await;
+    w.decide(&s, true).await.unwrap();
     let view = w.engine.session(&s).await.unwrap();
     assert_eq!((view.pending_approval, tool(&w).count()), (None, 0), "a decision runs nothing");
     let w = w.restart();
@@ -99,8 +84,8 @@ async fn a_gated_call_waits_and_runs_once_approved() {
 #[tokio::test]
 async fn a_denied_call_does_not_run() {
     let w = world();
-    let (s, asked) = parked(&w, "gate c k; result").await;
-    decide(&w, &s, &asked, false).await;
+    let (s, _) = parked(&w, "gate c k; result").await;
+    w.decide(&s, false).await.unwrap();
     w.engine.resume(&s).await.unwrap();
     let r = receipt(&w, &s).await;
     assert_eq!((tool(&w).count(), r.is_error, r.code()), (0, true, tool_result::Code::ApprovalDenied));
@@ -113,8 +98,8 @@ async fn a_denied_call_does_not_run() {
 async fn a_failure_behind_an_approval_is_a_receipt() {
     for (act, text) in [(Act::SayFailed, "it says no"), (Act::Lose, "no answer"), (Act::Miss, "not reached")] {
         let w = world();
-        let (s, asked) = parked(&w, "gate c k; result").await;
-        decide(&w, &s, &asked, true).await;
+        let (s, _) = parked(&w, "gate c k; result").await;
+        w.decide(&s, true).await.unwrap();
         tool(&w).then([act]);
         w.engine.resume(&s).await.unwrap();
         let r = receipt(&w, &s).await;
@@ -144,8 +129,7 @@ async fn a_park_cannot_be_swallowed() {
     assert_eq!((failed.code(), failed.to_string().as_str()), (Code::Internal, "broken on its way out"));
     let text = w.journal_text(&s).await;
     assert!(text.ends_with("4 APPROVAL_REQUEST c"), "{text}");
-    let asked = w.engine.session(&s).await.unwrap().pending_approval.unwrap();
-    decide(&w, &s, &asked, true).await;
+    w.decide(&s, true).await.unwrap();
 }
 
 /// R-APPR-1: what cannot be gated is refused before any record, with its own status, and the turn may go on.
@@ -165,7 +149,7 @@ async fn what_cannot_be_gated_is_refused() {
     // R-TOOL-14: the refusal comes again on a re-run, without the recording's help.
     let (s, asked) = parked(&w, "tool c k; trygate c l; gate d m; result").await;
     assert_eq!(asked.tool_call_id, "d");
-    decide(&w, &s, &asked, true).await;
+    w.decide(&s, true).await.unwrap();
     w.engine.resume(&s).await.unwrap();
     assert_eq!(w.engine.rerun(&s).await.unwrap().outputs, ["d ok"]);
 }
@@ -225,7 +209,7 @@ async fn a_decision_stands() {
     assert_eq!(w.engine.approve(&first).await.unwrap().record, done.record);
     let again = w.engine.session(&s).await.unwrap().pending_approval.unwrap();
     assert_eq!(again.tool_call_id, "d", "R-APPR-33: a second gate of the same turn");
-    decide(&w, &s, &again, true).await;
+    w.decide(&s, true).await.unwrap();
     w.engine.resume(&s).await.unwrap();
     w.exec(&s, "model x").await.unwrap();
     assert_eq!(w.engine.approve(&first).await.unwrap().record, done.record);
@@ -269,7 +253,7 @@ async fn an_exec_without_inputs_goes_on() {
     let empty = v1::ExecRequest { session: s.to_string(), harness: "nobody".to_owned(), ..Default::default() };
     let view = w.exec_request(empty.clone()).await.unwrap();
     assert_eq!(view.pending_approval, Some(asked.clone()));
-    decide(&w, &s, &asked, true).await;
+    w.decide(&s, true).await.unwrap();
     let refused = w.engine.accept(request(&s, "model x"), "default").await.map(drop).unwrap_err();
     assert!(matches!(refused, Error::ApprovalBlocked { .. }), "the receipt makes way, not the decision: {refused}");
     let stale = v1::ExecRequest { expected_last_seq: Some(1), ..empty.clone() };
@@ -286,8 +270,8 @@ async fn an_exec_without_inputs_goes_on() {
 #[tokio::test]
 async fn a_decision_waits_for_an_executor() {
     let w = world();
-    let (s, asked) = parked(&w, "gate c k; result").await;
-    decide(&w, &s, &asked, true).await;
+    let (s, _) = parked(&w, "gate c k; result").await;
+    w.decide(&s, true).await.unwrap();
     let before = w.records(&s).await.len();
     let bare = w.restart_tool(None);
     let refused = bare.engine.resume(&s).await.unwrap_err();
@@ -350,7 +334,8 @@ async fn a_lost_request_is_repaired() {
     let view = w.engine.resume(&s).await.unwrap();
     assert_eq!(view.pending_approval.as_ref().map(|asked| asked.request_seq), Some(4));
     assert_eq!((fence(&w, &s).await, w.records(&s).await.len()), (before + 1, 4));
-    decide(&w, &s, &view.pending_approval.unwrap(), true).await;
+    assert!(view.pending_approval.is_some());
+    w.decide(&s, true).await.unwrap();
     w.engine.resume(&s).await.unwrap();
     assert_eq!(tool(&w).count(), 1);
 }
@@ -431,8 +416,8 @@ async fn a_waiting_turn_can_be_cancelled() {
 #[tokio::test]
 async fn a_decision_fits_its_call_only() {
     let w = world();
-    let (s, asked) = parked(&w, "gate c k").await;
-    decide(&w, &s, &asked, true).await;
+    let (s, _) = parked(&w, "gate c k").await;
+    w.decide(&s, true).await.unwrap();
     let twisted = inspan_testkit::harness::Moves::default().twisted("c k", "c other");
     let other = w.restart_with(vec![("moves".to_owned(), Arc::new(twisted))]);
     let refused = other.engine.resume(&s).await.unwrap_err();
@@ -454,7 +439,7 @@ async fn a_fork_does_not_inherit_the_decision() {
     let refused = w.engine.approve(&decision(&child, &asked, true)).await.unwrap_err();
     assert!(matches!(refused, Error::InvalidApprovalDecision(_)), "{refused}");
     w.exec(&child, "model a").await.unwrap();
-    decide(&w, &s, &asked, true).await;
+    w.decide(&s, true).await.unwrap();
     w.engine.resume(&s).await.unwrap();
     // R-APPR-14: what a child shows is what its own part of the journal says.
     let child = uid(&w.engine.fork(&s, ForkArgs { at_seq: 2, ..Default::default() }).await.unwrap()[0]);
@@ -520,8 +505,8 @@ async fn a_lost_receipt_is_made_again_with_its_key() {
         (ReplayRule::Never, 1, "c the call was sent and how it ended is not known; it is not run again"),
     ] {
         let w = World::with_tool(Tool::new(rule));
-        let (s, asked) = parked(&w, "gate c k; result").await;
-        decide(&w, &s, &asked, true).await;
+        let (s, _) = parked(&w, "gate c k; result").await;
+        w.decide(&s, true).await.unwrap();
         tool(&w).then([Act::Hang]);
         let engine = w.engine.clone();
         let cut = {
@@ -545,8 +530,8 @@ async fn a_lost_receipt_is_made_again_with_its_key() {
 async fn a_wait_costs_no_model_call() {
     let w = world();
     w.model.then([Answer::Reply]);
-    let (s, asked) = parked(&w, "model a; gate c k; again").await;
-    decide(&w, &s, &asked, true).await;
+    let (s, _) = parked(&w, "model a; gate c k; again").await;
+    w.decide(&s, true).await.unwrap();
     w.restart().engine.resume(&s).await.unwrap();
     assert_eq!(w.model.take_calls(), ["a", "c ok"]);
 }

@@ -119,6 +119,17 @@ const ROWS: &[Row] = &[
         ops: &[Op::Exec("gate c k"), Op::Decide(true), Op::Resume, Op::Exec("model a; tool c k2")],
     },
     Row {
+        name: "a key that comes again, in its turn and in the next one",
+        streams: false,
+        fails: 0,
+        ops: &[
+            Op::Exec("tool c k x; result; tool d k x; tool e k y; result"),
+            Op::Exec("tool f k x; result; gate g k x; result"),
+            Op::Decide(true),
+            Op::Resume,
+        ],
+    },
+    Row {
         name: "a tool whose failure would be handled",
         streams: false,
         fails: 0,
@@ -191,7 +202,8 @@ async fn perform(world: &World, session: &SessionUid, op: Op) -> SessionUid {
         Op::Exec(play) => drop(world.exec_request(request(session, play)).await),
         Op::Resume => drop(world.engine.resume(session).await),
         Op::Suspend => drop(world.engine.suspend(session).await.unwrap()),
-        Op::Decide(approved) => decide(world, session, approved).await,
+        Op::Decide(_) if world.waits(session).await.is_none() => {}
+        Op::Decide(approved) => drop(world.decide(session, approved).await),
         Op::Fork(at_seq) => {
             let args = ForkArgs { at_seq, ..Default::default() };
             return uid(&world.engine.fork(session, args).await.unwrap()[0]);
@@ -203,20 +215,6 @@ async fn perform(world: &World, session: &SessionUid, op: Op) -> SessionUid {
         Op::Cancel => drop(world.engine.cancel(session, "", "USER").await),
     }
     session.clone()
-}
-
-/// Decides on what the session waits for; nothing, when it waits for nothing.
-async fn decide(world: &World, session: &SessionUid, approved: bool) {
-    let Some(asked) = world.engine.session(session).await.unwrap().pending_approval else { return };
-    let request = v1::ApproveRequest {
-        session: session.to_string(),
-        execution_id: asked.execution_id,
-        tool_call_id: asked.tool_call_id,
-        request_seq: asked.request_seq,
-        approved: Some(approved),
-        ..Default::default()
-    };
-    drop(world.engine.approve(&request).await);
 }
 
 /// Drives a turn into a model call that never answers, and cancels it there.

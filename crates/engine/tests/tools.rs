@@ -88,7 +88,7 @@ async fn an_unknown_outcome_is_driven_again_when_it_may_be() {
         let s = cut_at_the_call(&w).await;
         w.engine.resume(&s).await.unwrap();
         let call = v1::ToolCall { idempotency_key: "k".to_owned(), ..Default::default() };
-        let key = ToolRun { session: s.clone(), call, again: false }.effect_key();
+        let key = ToolRun { session: s.clone(), call, seq: 3, again: false }.effect_key();
         assert_eq!(*tool(&w).runs.lock().unwrap(), [(key, true)]);
         assert_eq!(w.engine.rerun(&s).await.unwrap().outputs, ["c ok"]);
     }
@@ -100,19 +100,11 @@ async fn an_unknown_outcome_is_asked_about() {
     let w = world(ReplayRule::Ask);
     let s = cut_at_the_call(&w).await;
     let view = w.engine.resume(&s).await.unwrap();
-    let asked = view.pending_approval.expect("a person decides");
+    assert!(view.pending_approval.is_some(), "a person decides");
     assert_eq!(tool(&w).count(), 0);
     let text = w.journal_text(&s).await;
     assert!(text.contains("4 APPROVAL_REQUEST c (this call was sent"), "{text}");
-    let yes = v1::ApproveRequest {
-        session: s.to_string(),
-        execution_id: asked.execution_id,
-        tool_call_id: asked.tool_call_id,
-        request_seq: asked.request_seq,
-        approved: Some(true),
-        ..Default::default()
-    };
-    w.engine.approve(&yes).await.unwrap();
+    w.decide(&s, true).await.unwrap();
     w.engine.resume(&s).await.unwrap();
     assert_eq!(tool(&w).count(), 1);
     assert_eq!(w.engine.rerun(&s).await.unwrap().outputs, ["c ok"]);
@@ -150,7 +142,7 @@ async fn a_tool_always_runs_for_a_session() {
     let session = support::uid(&view.await.unwrap());
     assert!(!session.as_str().is_empty());
     let call = v1::ToolCall { idempotency_key: "k".to_owned(), ..Default::default() };
-    let run = ToolRun { session, call, again: false };
+    let run = ToolRun { session, call, seq: 3, again: false };
     assert_eq!(tool(&w).runs.lock().unwrap()[0].0, run.effect_key());
 }
 
@@ -251,18 +243,10 @@ async fn a_policy_asks() {
     let w = under_policy();
     let s = w.create().await;
     let view = w.exec(&s, "model a; tool who k; result").await.unwrap();
-    let asked = view.pending_approval.expect("it waits");
+    assert!(view.pending_approval.is_some(), "it waits");
     let text = w.journal_text(&s).await;
     assert!(text.contains("6 APPROVAL_REQUEST who (policy rule rule-who)\n7 LIFECYCLE SUSPEND"), "{text}");
-    let yes = v1::ApproveRequest {
-        session: s.to_string(),
-        execution_id: asked.execution_id,
-        tool_call_id: asked.tool_call_id,
-        request_seq: asked.request_seq,
-        approved: Some(true),
-        ..Default::default()
-    };
-    w.engine.approve(&yes).await.unwrap();
+    w.decide(&s, true).await.unwrap();
     let w = w.restart();
     w.engine.resume(&s).await.unwrap();
     assert_eq!((tool(&w).count(), w.model.count()), (1, 1));
@@ -278,16 +262,8 @@ async fn a_policy_asks() {
 async fn the_id_of_a_call_that_waited_is_not_used_again() {
     let w = under_policy();
     let s = w.create().await;
-    let asked = w.exec(&s, "tool who k; trytool who l; tool yes m; result").await.unwrap().pending_approval.unwrap();
-    let yes = v1::ApproveRequest {
-        session: s.to_string(),
-        execution_id: asked.execution_id,
-        tool_call_id: asked.tool_call_id,
-        request_seq: asked.request_seq,
-        approved: Some(true),
-        ..Default::default()
-    };
-    w.engine.approve(&yes).await.unwrap();
+    w.exec(&s, "tool who k; trytool who l; tool yes m; result").await.unwrap();
+    w.decide(&s, true).await.unwrap();
     w.engine.resume(&s).await.unwrap();
     assert_eq!(w.journal_text(&s).await.matches("TOOL_CALL who").count(), 1);
     assert_eq!(w.restart().engine.rerun(&s).await.unwrap().outputs, ["yes ok"]);

@@ -47,6 +47,7 @@ impl Hand {
             state: State::default(),
             requests: Vec::new(),
             blobs: Vec::new(),
+            keys: Vec::new(),
         };
         self.journal.append(append).await.expect("the only writer");
         self.head = inspan_journal::Head { seq: new.seq, hash: Some(new.content_hash) };

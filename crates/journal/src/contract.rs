@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use inspan_wire::{Digest, SessionUid};
 
 use crate::record::NewRecord;
-use crate::{Blobs, Error, NewSession, Record, Session, State};
+use crate::{Blobs, Error, KeyChange, KeyUse, NewSession, Record, Session, State};
 
 /// Which fence an append runs under.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +63,8 @@ pub struct Append {
     pub requests: Vec<KeptRequest>,
     /// Blobs that the records name; already durable.
     pub blobs: Vec<Digest>,
+    /// What becomes of idempotency keys, in order.
+    pub keys: Vec<KeyChange>,
 }
 
 /// An append that is durable.
@@ -247,9 +249,15 @@ pub trait Journal: Send + Sync + 'static {
     /// [`Error::NotFound`], [`Error::Io`].
     async fn names_blob(&self, uid: &SessionUid, digest: Digest) -> Result<bool, Error>;
 
+    /// What an idempotency key was used for in this very session: a fork has keys of its own.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Io`].
+    async fn key_use(&self, uid: &SessionUid, key: &str) -> Result<Option<KeyUse>, Error>;
+
     /// Writes a whole session that comes from an export or from another store: records with their
     /// original hashes, fences and times, turns, requests. The session appears when the last
-    /// batch is in. See [`Import`].
+    /// batch is in. See [`Import`]. What its keys were used for is worked out of its records.
     ///
     /// # Errors
     /// [`Error::Exists`] when the uid is taken.

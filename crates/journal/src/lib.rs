@@ -10,6 +10,7 @@ pub mod contract;
 pub mod error;
 pub mod export;
 pub mod foreign;
+pub mod keys;
 pub mod memory;
 pub mod record;
 pub mod registration;
@@ -28,6 +29,7 @@ pub use contract::{
     KeptRequest, ListQuery, Page, TurnMark,
 };
 pub use error::Error;
+pub use keys::{KeyChange, KeyUse};
 pub use record::{NewRecord, Record};
 pub use registration::{NewRegistration, Registered, Registration, RegistrationQuery, Registrations, Retired};
 pub use session::{Head, NewSession, Session, State};

@@ -11,9 +11,10 @@ use crate::blob::Pinned;
 use crate::contract::{
     Append, Appended, Ask, AskPage, AskQuery, Asks, Fork, Import, Journal, KeptRequest, ListQuery, Page, TurnMark,
 };
+use crate::keys::Fold;
 use crate::lineage::Lineage;
 use crate::registration::Registration;
-use crate::{Blobs, Clock, Error, Head, NewRecord, NewSession, Record, Session, State, admit};
+use crate::{Blobs, Clock, Error, Head, KeyChange, KeyUse, NewRecord, NewSession, Record, Session, State, admit};
 
 mod registrations;
 
@@ -52,6 +53,7 @@ struct Slot {
     turns: BTreeMap<i64, TurnMark>,
     requests: Places,
     blobs: Places,
+    keys: BTreeMap<String, KeyUse>,
     children: BTreeSet<SessionUid>,
 }
 
@@ -264,6 +266,10 @@ impl Journal for Store {
         Ok(named)
     }
 
+    async fn key_use(&self, uid: &SessionUid, key: &str) -> Result<Option<KeyUse>, Error> {
+        Ok(self.lock().live(uid)?.keys.get(key).copied())
+    }
+
     async fn import(&self, mut import: Import) -> Result<Session, Error> {
         let uid = import.session.uid.clone();
         let parent_hash = {
@@ -276,6 +282,7 @@ impl Journal for Store {
         session.fence = import.fence;
         session.head = Head { seq: shared, hash: parent_hash };
         let mut slot = Slot::new(session);
+        let mut fold = Fold::default();
         let mut texts = Vec::new();
         let mut named = Vec::new();
         loop {
@@ -290,6 +297,7 @@ impl Journal for Store {
             slot.place(&batch.requests, &batch.blobs, &batch.records);
             texts.extend(batch.requests);
             named.extend(batch.blobs);
+            batch.records.iter().filter_map(|record| fold.step(record)).for_each(|change| slot.change(change));
             slot.records.extend(batch.records);
             if let Some(state) = batch.state {
                 slot.session.state = state;
@@ -390,6 +398,7 @@ impl Inner {
         slot.session.fence = fence;
         slot.session.update_ns = now;
         let before = std::mem::replace(&mut slot.session.state, append.state.clone());
+        append.keys.iter().for_each(|change| slot.change(change.clone()));
         if let Some(turn) = &append.turn {
             slot.turns.insert(turn.first_seq, turn.clone());
         }
@@ -483,6 +492,7 @@ impl Slot {
             turns: BTreeMap::new(),
             requests: Vec::new(),
             blobs: Vec::new(),
+            keys: BTreeMap::new(),
             children: BTreeSet::new(),
         }
     }
@@ -524,11 +534,32 @@ impl Slot {
         (requests, blobs)
     }
 
+    /// Takes note of what becomes of a key.
+    fn change(&mut self, change: KeyChange) {
+        match change {
+            KeyChange::Sent { key, call_seq } => {
+                self.keys.entry(key).or_insert(KeyUse { call_seq, result_seq: None });
+            }
+            KeyChange::Answered { key, call_seq, result_seq } => {
+                if let Some(used) = self.keys.get_mut(&key).filter(|used| used.call_seq == call_seq) {
+                    used.result_seq = Some(result_seq);
+                }
+            }
+            KeyChange::Freed { key, call_seq } => {
+                if self.keys.get(&key).is_some_and(|used| used.call_seq == call_seq) {
+                    self.keys.remove(&key);
+                }
+            }
+            KeyChange::Inherited => self.keys.clear(),
+        }
+    }
+
     /// Drops everything above `needed`; gives the references that went with it.
     fn trim(&mut self, needed: i64) -> (Places, Places) {
         let keep = usize::try_from(needed - self.shared()).unwrap_or(0);
         self.records.truncate(keep);
         self.turns.retain(|seq, _| *seq <= needed);
+        self.keys.clear();
         let requests = self.requests.extract_if(.., |(seq, _)| *seq > needed).collect();
         let blobs = self.blobs.extract_if(.., |(seq, _)| *seq > needed).collect();
         (requests, blobs)

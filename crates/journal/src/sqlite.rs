@@ -16,7 +16,7 @@ use rusqlite::config::DbConfig;
 use crate::blob::Pinned;
 use crate::contract::{Append, Appended, AskPage, AskQuery, Fork, Import, Journal, ListQuery, Page, TurnMark};
 use crate::pool::Pool;
-use crate::{Blobs, Clock, Error, NewSession, Record, Session};
+use crate::{Blobs, Clock, Error, KeyUse, NewSession, Record, Session};
 
 use fault::Stop;
 use file::{Database, Lock};
@@ -40,6 +40,7 @@ mod registrations;
 mod requests;
 mod schema;
 mod sweep;
+mod tool_keys;
 #[expect(clippy::disallowed_types, reason = "it reads the log before SQLite does")]
 mod wal;
 mod write;
@@ -274,6 +275,11 @@ impl Journal for Store {
     async fn names_blob(&self, uid: &SessionUid, digest: Digest) -> Result<bool, Error> {
         let uid = uid.clone();
         self.read(move |view| view.names_blob(&uid, digest)).await
+    }
+
+    async fn key_use(&self, uid: &SessionUid, key: &str) -> Result<Option<KeyUse>, Error> {
+        let (uid, key) = (uid.clone(), key.to_owned());
+        self.read(move |view| view.key_use(&uid, &key)).await
     }
 
     async fn import(&self, import: Import) -> Result<Session, Error> {

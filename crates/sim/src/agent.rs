@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use inspan_engine::Model as _;
-use inspan_harness::{Failure, Harness, ModelRequest, ModelResponse, Sink, SinkError, Start};
+use inspan_engine::{Action, Executor as _, Model as _, ToolRun};
+use inspan_harness::{Failure, Harness, ModelRequest, ModelResponse, Sink, SinkError, Start, ToolReply};
 use inspan_wire::{Digest, SessionUid, canon, v1};
 use prost_types::value::Kind as ValueKind;
-use v1::{EventKind, event::Body};
+use v1::{EventKind, Mediation, event::Body};
 
 use crate::Promise;
 use crate::oracle::short;
 use crate::plant::{Guessing, Plant};
 use crate::provider::{Provider, input_hash};
+use crate::tools::{ToolServer, action_of};
 use crate::world::{Kind, World, lock};
 
 /// What a version mismatch is told by.
@@ -22,6 +23,7 @@ pub(crate) const VERSION: &str = "1";
 pub(crate) struct Player {
     pub(crate) world: Arc<World>,
     pub(crate) provider: Arc<Provider>,
+    pub(crate) tools: Arc<ToolServer>,
 }
 
 /// One turn of it.
@@ -121,7 +123,11 @@ impl Turn<'_> {
                 self.sink.usage(v1::Usage { model: "m".to_owned(), input_tokens, ..Default::default() }).await?;
                 self.effects += 1;
             }
-            "tool" => self.tool(rest).await?,
+            "tool" => drop(self.tool(self.call(at, rest, Mediation::ControllerMediated)).await?),
+            "trytool" => drop(handled(self.tool(self.call(at, rest, Mediation::ControllerMediated)).await)?),
+            "gate" => drop(self.tool(self.call(at, rest, Mediation::RequiresApproval)).await?),
+            "reuse" => drop(handled(self.tool(self.shared(at, rest)).await)?),
+            "" => {}
             "past" => {
                 let past = self.past().await?;
                 self.out(&past).await?;
@@ -224,17 +230,100 @@ impl Turn<'_> {
         Ok(())
     }
 
-    async fn tool(&mut self, id: &str) -> Result<(), Failure> {
-        let call = v1::ToolCall {
-            id: id.to_owned(),
-            tool: "t".to_owned(),
-            mediation: v1::Mediation::ControllerMediated.into(),
-            idempotency_key: format!("key-{id}"),
-            ..Default::default()
+    /// The call that the script's move `at` makes: its key is good for this turn only.
+    fn call(&self, at: usize, tool: &str, mediation: Mediation) -> v1::ToolCall {
+        let number = prost_types::Value { kind: Some(ValueKind::NumberValue(at as f64)) };
+        v1::ToolCall {
+            id: format!("c{at}"),
+            tool: tool.to_owned(),
+            args: Some(prost_types::Struct { fields: [("at".to_owned(), number)].into() }),
+            mediation: mediation.into(),
+            idempotency_key: format!("key-{}-{at}", self.start.execution_id),
+        }
+    }
+
+    /// A call under one of three keys of its tool, with one of two arguments.
+    fn shared(&self, at: usize, rest: &str) -> v1::ToolCall {
+        let (tool, number) = rest.split_once(' ').unwrap_or((rest, "0"));
+        let number: usize = number.parse().unwrap_or_default();
+        let id = format!("c{at}");
+        let idempotency_key = format!("shared-{tool}-{}", number / 2);
+        v1::ToolCall { id, idempotency_key, ..self.call(number % 2, tool, Mediation::ControllerMediated) }
+    }
+
+    async fn tool(&mut self, call: v1::ToolCall) -> Result<ToolReply, SinkError> {
+        let answer = self.sink.tool(call.clone()).await;
+        match &answer {
+            Ok(reply) => {
+                self.effects += if reply.decision.is_some() { 4 } else { 2 };
+                self.check_reply(&call, reply);
+                if !reply.result.is_error && self.calls_by_itself(Plant::RunsTwice) {
+                    self.run_by_itself(call).await;
+                }
+            }
+            Err(SinkError::Handleable(_)) => self.effects += 1,
+            Err(SinkError::Fatal(_)) => {}
+            Err(SinkError::Parked(asked)) => {
+                self.check_park(asked).await;
+                if self.calls_by_itself(Plant::RunsUnapproved) {
+                    self.run_by_itself(call).await;
+                }
+            }
+        }
+        answer
+    }
+
+    async fn run_by_itself(&self, call: v1::ToolCall) {
+        drop(self.player.tools.run(ToolRun { session: self.session.clone(), call, seq: 0, again: false }).await);
+    }
+
+    /// What is served was given by the tool for this very call, or says why there is nothing to serve (R-APPR-25,
+    /// R-APPR-26).
+    fn check_reply(&self, call: &v1::ToolCall, reply: &ToolReply) {
+        let world = &self.player.world;
+        let broke = |promise, what: &str| {
+            let (uid, id) = (short(&self.session), &call.id);
+            world.broke(promise, format!("{uid}: call {id} to {} {what}: {reply:?}", call.tool));
         };
-        handled(self.sink.tool(call).await)?;
-        self.effects += 1;
-        Ok(())
+        let result = &reply.result;
+        if result.id != call.id {
+            broke(Promise::DivergenceIsAnError, "was answered with the result of another");
+        }
+        let refused = result.is_error && result.output.is_none();
+        if !refused && !lock(&world.ledger).gave(call, result) {
+            broke(Promise::DivergenceIsAnError, "was answered with an invention");
+        }
+        let approved = reply.decision.as_ref().map(|decision| decision.approved);
+        let denied = result.code() == v1::tool_result::Code::ApprovalDenied;
+        if approved == Some(false) && !denied || approved.unwrap_or(true) && denied {
+            broke(Promise::OneDecision, "has a receipt that its decision does not allow");
+        }
+        let must_ask = call.mediation() == Mediation::RequiresApproval || action_of(&call.tool) == Some(Action::Ask);
+        if must_ask && approved.is_none() {
+            broke(Promise::NothingUnapproved, "was answered without a decision");
+        }
+    }
+
+    /// The request is on record, and nothing happens behind it (R-APPR-2, R-APPR-3).
+    async fn check_park(&self, asked: &v1::ApprovalRef) {
+        let world = &self.player.world;
+        let on_record = lock(&world.oracle).mirror(&self.session).is_some_and(|m| {
+            let seq = asked.request_seq;
+            m.effects(&self.start.execution_id)
+                .iter()
+                .any(|(at, e)| *at == seq && e.kind() == EventKind::EventApprovalRequest)
+        });
+        if !on_record {
+            world.broke(Promise::RecordBeforeEffect, format!("{}: it parks on {asked:?}", short(&self.session)));
+        }
+        if !world.chance(500) {
+            return;
+        }
+        let behind = self.sink.output("behind a park").await;
+        if !matches!(behind, Err(SinkError::Parked(_))) {
+            let what = format!("{}: behind a park the harness got {behind:?}", short(&self.session));
+            world.broke(Promise::NothingUnapproved, what);
+        }
     }
 
     /// A digest of the history, which must be exactly what was committed before this turn (R-START-4).
@@ -281,7 +370,7 @@ impl Turn<'_> {
             return None;
         }
         let mut rng = world.rng();
-        Some(Deviation { behind: rng.index(recorded), recorded, how: rng.below(4) })
+        Some(Deviation { behind: rng.index(recorded), recorded, how: rng.below(5) })
     }
 
     /// Asks for something else than what is recorded, then tries to go on as if nothing were wrong
@@ -293,7 +382,11 @@ impl Turn<'_> {
         let refused = match deviation.how {
             0 => return Ok(()),
             1 => self.sink.output("twisted").await,
-            2 => self.sink.usage(v1::Usage { model: "twisted".to_owned(), ..Default::default() }).await,
+            2 => {
+                let call = self.call(99, "keyed", Mediation::ControllerMediated);
+                self.sink.tool(call).await.map(drop)
+            }
+            3 => self.sink.usage(v1::Usage { model: "twisted".to_owned(), ..Default::default() }).await,
             _ => {
                 let messages = vec![v1::Message::text("user", "twisted")];
                 let request = ModelRequest { model: "m".to_owned(), messages, ..Default::default() };

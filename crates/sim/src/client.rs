@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use inspan_engine::{Engine, Error, ForkArgs, Rerun};
+use inspan_engine::{Decided, Engine, Error, ForkArgs, Rerun};
 use inspan_journal::{Clock as _, ListQuery};
 use inspan_wire::{SessionUid, v1};
 
 use crate::host::HARNESSES;
 use crate::oracle::{Oracle, short};
+use crate::plant::Plant;
 use crate::script;
 use crate::tasks::{TaskId, Work};
 use crate::world::{Kind, Op, World, lock};
@@ -35,6 +36,8 @@ pub(crate) enum Done {
     Listed(Vec<SessionUid>),
     /// A re-run.
     Rerun(Rerun),
+    /// A decision.
+    Decided(Box<Decided>),
     /// No answer but that it is done.
     Nothing,
 }
@@ -60,6 +63,7 @@ pub(crate) fn draw(world: &Arc<World>, engine: &Engine, id: TaskId, host: usize)
     let work = match kind {
         Kind::Exec => exec(world, engine, &mut op, &uid),
         Kind::Fork => fork(world, engine, &mut op, uid.clone()),
+        Kind::Approve => approve(world, engine, &mut op, &uid),
         Kind::Cancel => cancel(world, engine.clone(), uid.clone()),
         _ => simple(engine.clone(), kind, uid.clone()),
     };
@@ -118,9 +122,10 @@ fn draw_kind(world: &World, live: usize) -> Kind {
     match drawn {
         _ if live == 0 => Kind::Create,
         _ if live > SESSIONS_MAX => Kind::Delete,
-        0..=33 => Kind::Exec,
-        34..=61 => Kind::Resume,
-        62..=73 => Kind::Rerun,
+        0..=28 => Kind::Exec,
+        29..=52 => Kind::Resume,
+        53..=64 => Kind::Approve,
+        65..=73 => Kind::Rerun,
         74..=80 => Kind::Fork,
         81..=86 => Kind::Cancel,
         87..=90 => Kind::Suspend,
@@ -141,7 +146,20 @@ fn draw_session(world: &World, live: &[SessionUid], kind: Kind) -> Option<Sessio
         let gone: Vec<_> = oracle.all().filter(|(_, m)| m.deleted).map(|(uid, _)| uid.clone()).collect();
         return if gone.is_empty() { None } else { Some(rng.pick(&gone).clone()) };
     }
-    if kind.drives() {
+    if rng.chance(world.weather.crowd) {
+        let oracle = lock(&world.oracle);
+        let short = |uid: &&SessionUid| oracle.mirror(uid).is_some_and(|m| m.head() <= RECORDS_MAX);
+        return live.iter().find(short).or(live.first()).cloned();
+    }
+    if kind == Kind::Approve && rng.chance(700) {
+        let oracle = lock(&world.oracle);
+        let waits = |uid: &&SessionUid| oracle.mirror(uid).is_some_and(|m| m.awaited().is_some());
+        let waiting: Vec<_> = live.iter().filter(waits).collect();
+        if !waiting.is_empty() {
+            return Some((*rng.pick(&waiting)).clone());
+        }
+    }
+    if kind.drives() || kind == Kind::Approve {
         // Clients crowd: takeovers need two of them on one session.
         let some = live.len().min(3);
         if rng.chance(600) {
@@ -158,8 +176,11 @@ fn exec(world: &Arc<World>, engine: &Engine, op: &mut Op, uid: &SessionUid) -> W
     let mut request = v1::ExecRequest { session: uid.to_string(), ..Default::default() };
     let script = script::random(&mut rng, world.weather.large);
     world.note(format!("op {} host {} {}: asks for {script}", op.id, op.host, short(uid)));
-    request.inputs.push(v1::Message::text("user", script));
-    if rng.chance(200) {
+    op.bare = rng.chance(80);
+    if !op.bare {
+        request.inputs.push(v1::Message::text("user", script));
+    }
+    if !op.bare && rng.chance(200) {
         request.inputs.push(v1::Message::text("user", "a second input"));
     }
     if rng.chance(100) {
@@ -182,6 +203,56 @@ fn exec(world: &Arc<World>, engine: &Engine, op: &mut Op, uid: &SessionUid) -> W
         request.expected_last_seq = None;
     }
     run_turn(engine.clone(), request)
+}
+
+/// Decides on what the session waits for, or on what was decided last; at times on something else.
+fn approve(world: &Arc<World>, engine: &Engine, op: &mut Op, uid: &SessionUid) -> Work<Outcome> {
+    let asked = {
+        let oracle = lock(&world.oracle);
+        let mirror = oracle.mirror(uid);
+        let last = mirror.and_then(|m| m.last_decision()).map(|(event, decision)| v1::ApprovalRef {
+            execution_id: event.execution_id.clone(),
+            tool_call_id: decision.tool_call_id.clone(),
+            request_seq: decision.request_seq,
+        });
+        mirror.and_then(|m| m.awaited()).or(last).unwrap_or_default()
+    };
+    let mut rng = world.rng();
+    let identity = match rng.below(3) {
+        0 => None,
+        who => Some(v1::IdentityRef { principal: format!("person {who}"), ..Default::default() }),
+    };
+    let mut request = v1::ApproveRequest {
+        session: uid.to_string(),
+        execution_id: asked.execution_id,
+        tool_call_id: asked.tool_call_id,
+        request_seq: asked.request_seq,
+        approved: Some(rng.chance(650)),
+        reason: (*rng.pick(&["", "it is fine"])).to_owned(),
+        identity,
+    };
+    match rng.below(40) {
+        0 => request.approved = None,
+        1 => "other".clone_into(&mut request.tool_call_id),
+        2 => request.request_seq += 1,
+        3 => "0000000000000000".clone_into(&mut request.execution_id),
+        _ => {}
+    }
+    decide(world, engine.clone(), op, request)
+}
+
+/// Carries out a decision.
+pub(crate) fn decide(world: &Arc<World>, engine: Engine, op: &mut Op, request: v1::ApproveRequest) -> Work<Outcome> {
+    op.decision = Some(request.clone());
+    let agrees = world.plant == Some(Plant::AgreesWithEveryone);
+    Box::pin(async move {
+        let mut decided = engine.approve(&request).await;
+        if agrees && matches!(decided, Err(Error::InvalidApprovalDecision(_))) {
+            let other = v1::ApproveRequest { approved: request.approved.map(|approved| !approved), ..request };
+            decided = engine.approve(&other).await;
+        }
+        decided.map(|decided| Done::Decided(Box::new(decided)))
+    })
 }
 
 fn fork(world: &Arc<World>, engine: &Engine, op: &mut Op, uid: SessionUid) -> Work<Outcome> {

@@ -15,6 +15,7 @@ use crate::agent::Player;
 use crate::oracle::short;
 use crate::provider::Provider;
 use crate::store::SimStore;
+use crate::tools::{ByName, ToolServer};
 use crate::world::{SimRim, World, lock};
 
 /// Harnesses that every host serves: one with a streaming provider, one with a plain one.
@@ -37,12 +38,13 @@ impl Host {
         let agents = HARNESSES.iter().map(|name| {
             let streams = *name == "streaming";
             let provider = Arc::new(Provider { world: world.clone(), streams, calls: calls.clone() });
-            let harness = Arc::new(Player { world: world.clone(), provider: provider.clone() });
+            let tools = Arc::new(ToolServer(world.clone()));
+            let harness = Arc::new(Player { world: world.clone(), provider: provider.clone(), tools: tools.clone() });
             let agent = Agent {
                 name: (*name).to_owned(),
                 harness,
                 model: provider,
-                executor: None,
+                executor: Some(tools),
                 memory_snapshot: false,
                 registered: None,
             };
@@ -53,6 +55,7 @@ impl Host {
         // Little enough that some runs read their past from the store again.
         let limits = Limits { warm_bytes_max: 1 << world.rng().below(20), ..Limits::default() };
         let engine = Engine::new(store, Arc::new(SimRim(world.clone())), catalog, watcher, limits);
+        let engine = engine.with_policy(Arc::new(ByName));
         Host { engine, stopped: 0, restarts_in: None }
     }
 

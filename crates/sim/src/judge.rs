@@ -2,10 +2,10 @@
 
 use inspan_engine::{Code, Error};
 use inspan_journal::Error as Store;
-use inspan_wire::v1::{self, event::Body, lifecycle};
+use inspan_wire::v1::{self, EventKind, event::Body, lifecycle};
 
 use crate::client::{Done, Outcome, count};
-use crate::oracle::{Mirror, Oracle, kind_name, short};
+use crate::oracle::{Mirror, Oracle, decision_of, kind_name, short};
 use crate::promise::{Promise, Verdict, Violation, ensure};
 use crate::world::{Kind, Op};
 
@@ -56,8 +56,10 @@ impl Case<'_> {
     fn succeeded(&self, done: &Done) -> Verdict {
         let shown = |holds: bool, what: &str| ensure(holds, Promise::RecordBeforeEffect, || self.say(what));
         match (self.op.kind, done) {
+            (Kind::Exec, _) if self.op.bare && self.op.appended.is_empty() => {}
             (Kind::Exec, _) => {
-                shown(self.recorded_end("COMPLETED"), "a turn was said to be complete and has no END")?;
+                let over = self.recorded_end("COMPLETED") || self.parked();
+                shown(over, "a turn was said to be over, and has no END and waits for nobody")?;
                 let first = self.op.appended.first().copied().unwrap_or_default();
                 let met = self.op.expected_last_seq.is_none_or(|expected| expected == first - 1);
                 ensure(met, Promise::OneWriter, || self.say("it began at another head than was demanded"))?;
@@ -65,7 +67,7 @@ impl Case<'_> {
             (Kind::Resume, _) if self.op.appended.is_empty() => {}
             (Kind::Resume, _) => {
                 let woken = self.recorded_lifecycle(lifecycle::Kind::LifecycleResume);
-                shown(woken, "it succeeded and recorded no RESUME")?;
+                shown(woken || self.parked(), "it succeeded, recorded no RESUME and waits for nobody")?;
             }
             (Kind::Suspend, _) => {
                 let asleep = self.recorded_lifecycle(lifecycle::Kind::LifecycleSuspend) && self.op.appended.len() == 1;
@@ -75,6 +77,7 @@ impl Case<'_> {
                 let closed = self.op.appended.is_empty() || self.recorded_end("CANCELED");
                 shown(closed, "it recorded something else than a CANCELED")?;
             }
+            (Kind::Approve, Done::Decided(decided)) => self.decided(decided)?,
             (Kind::Delete, _) => shown(self.mirror.is_some_and(|m| m.deleted), "the session is still there")?,
             (Kind::Fork, Done::Children(made)) => {
                 let all = made.len() == self.op.children_wanted && made.len() == self.op.children.len();
@@ -97,8 +100,39 @@ impl Case<'_> {
         })?;
         match done {
             Done::Session(view) => self.view(view),
+            Done::Decided(decided) => self.view(&decided.session),
             _ => Ok(()),
         }
+    }
+
+    /// It has put its session to sleep behind a call that waits (R-APPR-6).
+    fn parked(&self) -> bool {
+        let asked = self.mirror.and_then(|m| m.events.get(..)).unwrap_or_default();
+        let last = self.op.appended.last().and_then(|seq| usize::try_from(*seq - 1).ok()).unwrap_or_default();
+        let request = asked[..last.min(asked.len())]
+            .iter()
+            .rfind(|e| !e.execution_id.is_empty() && e.kind() != EventKind::EventError);
+        let waits = request.is_some_and(|e| e.kind() == EventKind::EventApprovalRequest);
+        waits && self.recorded_lifecycle(lifecycle::Kind::LifecycleSuspend)
+    }
+
+    /// What the client is told is on record, is what it asked for, and is all that happened (R-APPR-17, R-APPR-18).
+    fn decided(&self, decided: &inspan_engine::Decided) -> Verdict {
+        let one = |holds: bool, what: &str| ensure(holds, Promise::OneDecision, || self.say(what));
+        let Some(mirror) = self.mirror else { return Ok(()) };
+        let seq = decided.record.seq;
+        let at = usize::try_from(seq - 1).unwrap_or(usize::MAX);
+        one(mirror.records.get(at) == Some(&decided.record), "it was told of a decision that is not on record")?;
+        let recorded = mirror.events.get(at).and_then(|event| Some((event, decision_of(event)?)));
+        let asked = self.op.decision.as_ref();
+        let same = recorded.zip(asked).is_some_and(|((event, decision), asked)| {
+            Some(decision.approved) == asked.approved
+                && (&decision.reason, decision.request_seq) == (&asked.reason, asked.request_seq)
+                && (&event.execution_id, &decision.tool_call_id) == (&asked.execution_id, &asked.tool_call_id)
+                && event.actor == asked.identity
+        });
+        one(same, "it was told that its decision counts, and another is on record")?;
+        one(self.op.appended.is_empty() || self.op.appended == [seq], "it recorded more than a decision")
     }
 
     /// A re-run serves what was recorded of every completed execution, and nothing else (promise 2).

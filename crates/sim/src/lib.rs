@@ -5,12 +5,12 @@
 //! is a pure function of its seed, and a rare bug becomes a number to repeat.
 //!
 //! Beside the store runs a model of it, `oracle`, that is told of every commit and knows what each
-//! promise of inspan allows there. It checks after every commit, every provider call, every record that
+//! promise of inspan allows there. It checks after every commit, every provider call, every run of a tool, every record that
 //! is shown, and whenever an operation ends; when the dust has settled every interrupted turn must come
-//! to its end. What it does not look at: the stores on disk, transports, tools and approvals.
+//! to its end. What it does not look at: the stores on disk and transports.
 //!
 //! In reading order: `run` moves the world step by step, `client` asks for things, `host` is one
-//! process, `agent` and `provider` play the turn, `store` loses and delays, `oracle` and `judge` know
+//! process, `agent`, `provider` and `tools` play the turn, `store` loses and delays, `oracle` and `judge` know
 //! what is right, `plant` breaks things on purpose so that the judges are judged too.
 
 mod agent;
@@ -27,6 +27,7 @@ mod script;
 mod settle;
 mod store;
 mod tasks;
+mod tools;
 mod trace;
 mod weather;
 mod world;

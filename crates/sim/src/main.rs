@@ -1,4 +1,4 @@
-//! `inspan-sim`: one seed again, or many seeds for a while.
+//! `inspan-sim`: one seed again, many seeds in a row, or as many as fit into a while.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -16,18 +16,22 @@ struct Args {
     #[arg(long, default_value_t = Config::STEPS)]
     steps: u64,
     /// Prints every line of the trace.
-    #[arg(long, conflicts_with = "minutes")]
+    #[arg(long, conflicts_with_all = ["minutes", "seeds"])]
     trace: bool,
     /// Runs seeds drawn from --seed for so many minutes.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "seeds")]
     minutes: Option<u64>,
+    /// Runs so many seeds, from --seed on.
+    #[arg(long)]
+    seeds: Option<u64>,
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let outcome = match args.minutes {
-        None => one(&args),
-        Some(minutes) => many(&args, minutes),
+    let outcome = match (args.minutes, args.seeds) {
+        (Some(minutes), _) => many(&args, minutes),
+        (None, Some(seeds)) => in_a_row(&args, seeds),
+        (None, None) => one(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -63,11 +67,19 @@ fn many(args: &Args, minutes: u64) -> Result<(), Box<Failure>> {
     Ok(())
 }
 
+fn in_a_row(args: &Args, seeds: u64) -> Result<(), Box<Failure>> {
+    for seed in args.seed..args.seed.saturating_add(seeds) {
+        let summary = run(&Config { steps: args.steps, ..Config::new(seed) })?;
+        tell(seed, &summary);
+    }
+    Ok(())
+}
+
 fn tell(seed: u64, summary: &Summary) {
-    let Summary { operations, records, calls, restarts, overtaken, deviations, trace } = summary;
+    let Summary { operations, records, calls, effects, decisions, restarts, overtaken, deviations, trace } = summary;
     say(format_args!("seed {seed} kept every promise: trace {trace:016x}"));
     say(format_args!(
-        "  {operations} operations, {records} records, {calls} provider calls, {restarts} restarts, \
+        "  {operations} operations, {records} records, {calls} provider calls, {effects} effects of tools, {decisions} decisions, {restarts} restarts, \
          {overtaken} overtaken, {deviations} deviations stopped"
     ));
 }

@@ -7,12 +7,15 @@ use std::collections::BTreeMap;
 
 use inspan_engine::scan::Folder;
 use inspan_engine::tape::is_effect;
+use inspan_engine::{Action, POLICY, ReplayRule};
 use inspan_journal::{Append, Appended, Error, FenceRule, Record, Session};
+use inspan_wire::event::tool_difference;
 use inspan_wire::v1::{self, EventKind, event::Body, lifecycle};
 use inspan_wire::{SessionUid, canon, parse};
 
 use crate::promise::{Promise, Verdict, Violation, ensure};
 use crate::tasks::TaskId;
+use crate::tools::{action_of, rule_of};
 use crate::world::{Kind, Op};
 
 /// A session as it must be.
@@ -81,6 +84,17 @@ impl Mirror {
     pub(crate) fn pending(&self) -> Option<&str> {
         let turn = self.folder.scan().turn.as_ref()?;
         turn.ended.is_none().then_some(turn.execution_id.as_str())
+    }
+
+    /// The decision that the session waits for.
+    pub(crate) fn awaited(&self) -> Option<v1::ApprovalRef> {
+        self.folder.scan().awaited()
+    }
+
+    /// The last decision of its own.
+    pub(crate) fn last_decision(&self) -> Option<(&v1::Event, &v1::ApprovalResult)> {
+        let own = self.events.get(usize::try_from(self.own_from - 1).unwrap_or_default()..)?;
+        own.iter().rev().find_map(|e| Some((e, decision_of(e)?)))
     }
 
     /// The last execution.
@@ -248,8 +262,13 @@ impl Oracle {
             Some(session) => mirror.folds_to(uid, session)?,
             None => return Err(Violation::of(Promise::RecordBeforeEffect, format!("{at}: the session is gone"))),
         }
-        let fresh = &mirror.events[mirror.events.len() - records.len()..];
+        let (before, fresh) = mirror.events.split_at(mirror.events.len() - records.len());
         allowed(op, fresh, append, &at)?;
+        decided_once(op, before, fresh, mirror.own_from, &at)?;
+        let scan = mirror.folder.scan();
+        if let Some(fault) = scan.fault.as_ref().or(scan.boundary_fault.as_ref()) {
+            return Err(Violation::of(Promise::CheckedByStrangers, format!("{at}: {}", fault.error())));
+        }
         self.commits += u64::try_from(records.len()).expect("a count fits");
         Ok(())
     }
@@ -315,6 +334,57 @@ impl Oracle {
         Ok((uid, seq))
     }
 
+    /// A tool is run by `op` for `call`: it is on record, approved where that is asked for, and not answered yet
+    /// (promises 1, 2 and 4, R-APPR-25). Gives its place, and how often it may be run at all.
+    pub(crate) fn ran(&self, op: &Op, call: &v1::ToolCall) -> Result<(SessionUid, i64, usize), Violation> {
+        let broken = |promise, what: &str| {
+            let whose = op.session.as_ref().map_or("?", short);
+            let (kind, id) = (op.kind, op.id);
+            Violation::of(promise, format!("{whose}: tool {} was run by a {kind:?} (op {id}): {what}", call.tool))
+        };
+        if !op.kind.drives() {
+            return Err(broken(Promise::ReplayCostsNothing, "it drives no turn"));
+        }
+        let uid = op.session.clone().ok_or_else(|| broken(Promise::RecordBeforeEffect, "no session is known"))?;
+        let mirror = self.mirror(&uid).ok_or_else(|| broken(Promise::RecordBeforeEffect, "no such session"))?;
+        let effects = mirror.effects(&op.execution_id);
+        let is_it = |e: &v1::Event| matches!(&e.body, Some(Body::Tool(t)) if tool_difference(t, call).is_none());
+        let Some(at) = effects.iter().rposition(|(_, e)| is_it(e)) else {
+            return Err(broken(Promise::RecordBeforeEffect, "its TOOL_CALL is not in the journal"));
+        };
+        let seq = effects[at].0;
+        if op.driven.contains(&(uid.clone(), seq)) {
+            return Err(broken(Promise::AtMostOnce, &format!("TOOL_CALL {seq} was run by this operation before")));
+        }
+        let behind = &effects[at + 1..];
+        let asked = behind.first().is_some_and(|(_, e)| e.kind() == EventKind::EventApprovalRequest);
+        let approved = behind.get(1).and_then(|(_, e)| decision_of(e)).is_some_and(|d| d.approved);
+        let action = action_of(&call.tool);
+        let must_ask = call.mediation() == v1::Mediation::RequiresApproval || action == Some(Action::Ask);
+        if action == Some(Action::Deny) {
+            return Err(broken(Promise::NothingUnapproved, "the policy forbids it"));
+        }
+        if must_ask && !approved {
+            return Err(broken(Promise::NothingUnapproved, &format!("TOOL_CALL {seq} is not approved")));
+        }
+        // A host that was overtaken without knowing may still be in the call that it had recorded.
+        if !self.is_overtaken(op) {
+            let left = if asked { behind.get(2..) } else { Some(behind) };
+            if asked && !approved {
+                return Err(broken(Promise::NothingUnapproved, &format!("TOOL_CALL {seq} is not approved")));
+            }
+            if left.is_none_or(|left| !left.is_empty()) || mirror.last_execution() != Some(&*op.execution_id) {
+                return Err(broken(Promise::AtMostOnce, &format!("TOOL_CALL {seq} is answered or left behind")));
+            }
+        }
+        let runs_max = match rule_of(&call.tool) {
+            ReplayRule::Safe | ReplayRule::Keyed => usize::MAX,
+            ReplayRule::Ask if asked && approved && !must_ask => 2,
+            ReplayRule::Ask | ReplayRule::Never => 1,
+        };
+        Ok((uid, seq, runs_max))
+    }
+
     /// Everything that is stored is what was committed, and nothing else (promises 1, 5 and 6). `anew` also chains
     /// and folds it from its first record on: what every commit has done once already.
     pub(crate) fn audit(&self, uid: &SessionUid, stored: &Stored, anew: bool) -> Verdict {
@@ -368,6 +438,33 @@ fn admitted(mirror: &mut Mirror, append: &Append, appended: Appended, op: TaskId
     mirror.fence = appended.fence;
     let writer = *mirror.writers.entry(appended.fence).or_insert(op);
     one(writer == op, &|| format!("operations {writer} and {op} both wrote under fence {}", appended.fence))
+}
+
+pub(crate) fn decision_of(event: &v1::Event) -> Option<&v1::ApprovalResult> {
+    match &event.body {
+        Some(Body::ApprovalResult(decision)) => Some(decision),
+        _ => None,
+    }
+}
+
+/// A decision answers a request that is there and has none, and comes from who decides (R-APPR-17, R-APPR-18).
+fn decided_once(op: &Op, before: &[v1::Event], fresh: &[v1::Event], own_from: i64, at: &str) -> Verdict {
+    let one = |holds: bool, what: &str| {
+        ensure(holds, Promise::OneDecision, || format!("{at}: a decision (op {}) {what}", op.id))
+    };
+    for event in fresh {
+        let Some(decision) = decision_of(event) else { continue };
+        let all = || before.iter().chain(fresh);
+        let same = all().filter_map(decision_of).filter(|d| d.request_seq == decision.request_seq);
+        one(same.count() == 1, "on a request that has one")?;
+        let request = usize::try_from(decision.request_seq - 1).ok().and_then(|at| all().nth(at));
+        let asked = matches!(request.and_then(|e| e.body.as_ref()),
+            Some(Body::Approval(asked)) if asked.tool_call_id == decision.tool_call_id);
+        one(asked && decision.request_seq >= own_from, "on no request of this session")?;
+        let by_policy = event.actor.as_ref().is_some_and(|actor| actor.principal == POLICY);
+        one(op.kind == Kind::Approve || by_policy && !decision.approved, "by nobody who decides")?;
+    }
+    Ok(())
 }
 
 /// What this operation may record at all (promises 1, 2 and 3).

@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use async_trait::async_trait;
 use inspan_harness::{ModelRequest, ModelResponse, Sink, SinkError, ToolReply};
 use inspan_journal::{
-    Append, Appended, AskPage, AskQuery, Blobs, Error, FenceRule, Fork, Import, Journal, ListQuery, NewSession, Page,
-    Record, Session, TurnMark,
+    Append, Appended, AskPage, AskQuery, Blobs, Error, FenceRule, Fork, Import, Journal, KeyUse, ListQuery, NewSession,
+    Page, Record, Session, TurnMark,
 };
 use inspan_wire::{Digest, SessionUid, v1};
 
@@ -31,13 +31,19 @@ pub enum Plant {
     CallsTwice,
     /// The provider is asked on a re-run.
     CallsOnReplay,
+    /// A tool is run again that has answered.
+    RunsTwice,
+    /// A tool is run while its call waits for a decision.
+    RunsUnapproved,
+    /// Whoever decides is told that it counts, whatever was decided before.
+    AgreesWithEveryone,
     /// A harness that departs from its recording is served an invention.
     GuessesOnDivergence,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Plant; 8] = [
+    pub const ALL: [Plant; 11] = [
         Plant::LosesAppends,
         Plant::RepeatsRecords,
         Plant::AcceptsStaleFences,
@@ -45,6 +51,9 @@ impl Plant {
         Plant::CallsBeforeRecord,
         Plant::CallsTwice,
         Plant::CallsOnReplay,
+        Plant::RunsTwice,
+        Plant::RunsUnapproved,
+        Plant::AgreesWithEveryone,
         Plant::GuessesOnDivergence,
     ];
 }
@@ -175,6 +184,10 @@ impl Journal for Planted {
 
     async fn names_blob(&self, uid: &SessionUid, digest: Digest) -> Result<bool, Error> {
         self.inner.names_blob(uid, digest).await
+    }
+
+    async fn key_use(&self, uid: &SessionUid, key: &str) -> Result<Option<KeyUse>, Error> {
+        self.inner.key_use(uid, key).await
     }
 
     async fn import(&self, import: Import) -> Result<Session, Error> {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The seven promises of inspan, and the two things that they stand on.
+/// The seven promises of inspan, what approvals promise, and the two things that they all stand on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Promise {
     /// 1: a call is durable before it leaves the host, its result before anyone sees it.
@@ -19,6 +19,10 @@ pub enum Promise {
     CheckedByStrangers,
     /// 7: a refusal leaves nothing behind.
     HonestRefusal,
+    /// What waits for a person runs after its approval only, and what is forbidden never.
+    NothingUnapproved,
+    /// Of all decisions on one request one is recorded, and nobody is told another.
+    OneDecision,
     /// An accepted turn comes to an end or can be resumed to one.
     NothingVanishes,
     /// No code panics.
@@ -35,6 +39,8 @@ impl fmt::Display for Promise {
             Promise::OneWriter => "promise 5, one writer",
             Promise::CheckedByStrangers => "promise 6, checked by a stranger",
             Promise::HonestRefusal => "promise 7, honest refusal",
+            Promise::NothingUnapproved => "nothing runs that was not approved",
+            Promise::OneDecision => "one decision wins",
             Promise::NothingVanishes => "an accepted turn never vanishes",
             Promise::NoPanic => "no code panics",
         })

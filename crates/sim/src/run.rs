@@ -48,6 +48,10 @@ pub struct Summary {
     pub records: u64,
     /// Provider calls.
     pub calls: u64,
+    /// Effects of tools.
+    pub effects: u64,
+    /// Decisions that were recorded.
+    pub decisions: u64,
     /// Hosts that died or restarted.
     pub restarts: u64,
     /// Appends that were refused to a writer that was overtaken, and operations that ended so.
@@ -130,7 +134,8 @@ impl Sim {
     fn summary(&self) -> Summary {
         let records = lock(&self.world.oracle).commits;
         let calls = self.calls.load(Ordering::SeqCst);
-        Summary { records, calls, trace: self.world.trace().hash(), ..self.seen.clone() }
+        let effects = lock(&self.world.ledger).effects();
+        Summary { records, calls, effects, trace: self.world.trace().hash(), ..self.seen.clone() }
     }
 
     /// Ends the run when a promise is broken.
@@ -282,6 +287,7 @@ impl Sim {
         self.world.note(format!("op {id} host {} {session}: {:?} {told}", op.host, op.kind));
         self.seen.operations += 1;
         self.seen.deviations += u64::from(op.deviated);
+        self.seen.decisions += u64::from(op.kind == Kind::Approve && outcome.is_ok() && !op.appended.is_empty());
         {
             let oracle = lock(&self.world.oracle);
             self.seen.overtaken += u64::from(outcome.is_err() && oracle.is_overtaken(&op));

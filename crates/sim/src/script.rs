@@ -10,13 +10,17 @@
 //! | `out TEXT` | outputs text |
 //! | `report ID BYTES` | reports the result of a tool it ran, with an output of that size |
 //! | `usage N` | records N input tokens |
-//! | `tool ID` | asks for a tool that no host here runs, and handles the refusal |
+//! | `tool NAME` | asks for a tool; a failure ends the turn |
+//! | `trytool NAME` | asks for a tool; a failure that may be handled is |
+//! | `gate NAME` | asks for a tool and for a person's approval |
+//! | `reuse NAME N` | asks for a tool under a key that other turns use too, with one of two arguments |
 //! | `past` | outputs a digest of the history |
 //! | `last` | outputs a digest of the last completion, opaque parts included |
 //! | `flaky N` | fails the turn the first N times that this execution comes here |
 //! | `fail` | fails the turn, every time |
 
 use crate::Rng;
+use crate::tools::{POLICIES, TOOLS};
 
 /// More than a record takes inline.
 pub(crate) const LARGE_BYTES: usize = 66_000;
@@ -31,17 +35,27 @@ pub(crate) fn random(rng: &mut Rng, large: u64) -> String {
 fn random_move(rng: &mut Rng, large: u64) -> String {
     let word = rng.below(1000);
     match rng.below(100) {
-        0..=29 => format!("model w{word}"),
-        30..=35 => "again".to_owned(),
+        0..=17 => format!("model w{word}"),
+        18..=23 => format!("tool {}", tool(rng)),
+        24..=28 => format!("trytool {}", tool(rng)),
+        29..=33 => format!("gate {}", tool(rng)),
+        34..=35 => "again".to_owned(),
         36..=43 => format!("try w{word}"),
         44..=49 => format!("orelse w{word}"),
         50..=57 => format!("retry {} w{word}", 1 + rng.below(3)),
         58..=67 => format!("out w{word}"),
         68..=73 => format!("report r{word} {}", if rng.chance(large) { LARGE_BYTES } else { 10 }),
         74..=79 => format!("usage {word}"),
-        80..=82 => format!("tool c{word}"),
-        83..=88 => "past".to_owned(),
-        89..=92 => "last".to_owned(),
+        80..=82 => "past".to_owned(),
+        83..=84 => "last".to_owned(),
+        85..=86 => format!("tool who-{}", rng.pick(&TOOLS)),
+        87..=91 => format!("reuse {} {}", tool(rng), rng.below(6)),
         _ => format!("flaky {}", 1 + rng.below(2)),
     }
+}
+
+/// A tool, at times one that the policy speaks of.
+fn tool(rng: &mut Rng) -> String {
+    let name = *rng.pick(&TOOLS);
+    if rng.chance(700) { name.to_owned() } else { format!("{}-{name}", rng.pick(&POLICIES)) }
 }

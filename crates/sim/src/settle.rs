@@ -1,7 +1,7 @@
 //! When the dust has settled: no faults, one fresh host, and everything that was accepted comes to its end.
 
 use futures_util::FutureExt as _;
-use inspan_engine::Error;
+use inspan_engine::{Error, ReplayRule};
 use inspan_journal::Error as Store;
 use inspan_wire::SessionUid;
 use inspan_wire::v1::{self, event::Body};
@@ -9,11 +9,12 @@ use inspan_wire::v1::{self, event::Body};
 use crate::client::{self, Asked, Done, Outcome};
 use crate::oracle::short;
 use crate::run::{Over, Sim};
+use crate::tools::rule_of;
 use crate::world::{Kind, Op, lock};
 use crate::{Promise, Violation};
 
 /// Resumes that a turn may need: each flaky move fails some of them.
-const RESUMES_MAX: usize = 30;
+const RESUMES_MAX: usize = 60;
 
 /// Moves that the world gets to come to rest by itself.
 const MOVES_MAX: usize = 20_000;
@@ -61,13 +62,14 @@ impl Sim {
         let engine = self.hosts[0].engine.clone();
         let outcome = self.run_alone(|id| Asked {
             op: Op::new(id, 0, Kind::Exec, Some(uid.clone())),
-            work: client::turn(engine, uid, "past;model goodbye"),
+            work: client::turn(engine, uid, "past;model goodbye;tool keyed"),
         })?;
         self.succeeded(uid, "a last turn", &outcome)?;
         if let Ok(Done::Session(view)) = &outcome {
             self.is_at_rest(uid, view)?;
         }
         self.must(Kind::Rerun, uid)?;
+        self.effects(uid)?;
         self.payloads(uid)
     }
 
@@ -85,6 +87,7 @@ impl Sim {
     fn finish(&mut self, uid: &SessionUid) -> Result<(), Over> {
         for _ in 0..RESUMES_MAX {
             match self.alone(Kind::Resume, uid)? {
+                Ok(_) if self.approves(uid)? => {}
                 Ok(_) => {
                     let pending = lock(&self.world.oracle).mirror(uid).and_then(|m| m.pending().map(str::to_owned));
                     if let Some(id) = pending {
@@ -99,6 +102,50 @@ impl Sim {
             }
         }
         self.world.broke(Promise::NothingVanishes, format!("{}: {RESUMES_MAX} resumes did not end it", short(uid)));
+        self.check()
+    }
+
+    /// Decides on what the session waits for. `false` when it waits for nobody.
+    fn approves(&mut self, uid: &SessionUid) -> Result<bool, Over> {
+        let Some(asked) = lock(&self.world.oracle).mirror(uid).and_then(|m| m.awaited()) else { return Ok(false) };
+        let engine = self.hosts[0].engine.clone();
+        let world = self.world.clone();
+        let request = v1::ApproveRequest {
+            session: uid.to_string(),
+            execution_id: asked.execution_id,
+            tool_call_id: asked.tool_call_id,
+            request_seq: asked.request_seq,
+            approved: Some(world.rng().chance(700)),
+            ..Default::default()
+        };
+        let outcome = self.run_alone(|id| {
+            let mut op = Op::new(id, 0, Kind::Approve, Some(uid.clone()));
+            let work = client::decide(&world, engine, &mut op, request);
+            Asked { op, work }
+        })?;
+        self.succeeded(uid, "a decision", &outcome)?;
+        Ok(true)
+    }
+
+    /// Every call whose result is on record was run, and a keyed one had one effect (promise 4).
+    fn effects(&self, uid: &SessionUid) -> Result<(), Over> {
+        let oracle = lock(&self.world.oracle);
+        let ledger = lock(&self.world.ledger);
+        let Some(mirror) = oracle.mirror(uid) else { return Ok(()) };
+        let own = (1..).zip(&mirror.events).filter(|(seq, _)| *seq >= mirror.own_from);
+        for (seq, event) in own {
+            let Some(Body::Tool(call)) = &event.body else { continue };
+            let answered = mirror.events.iter().any(|e| {
+                let result = |r: &v1::ToolResult| r.id == call.id && ledger.gave(call, r);
+                e.execution_id == event.execution_id && matches!(&e.body, Some(Body::Result(r)) if result(r))
+            });
+            let (times, rule) = (ledger.times(uid, call), rule_of(&call.tool));
+            if rule == ReplayRule::Keyed && times > 1 || answered && times == 0 {
+                let what = format!("{}: TOOL_CALL {seq} to {} had {times} effects", short(uid), call.tool);
+                self.world.broke(Promise::AtMostOnce, what);
+            }
+        }
+        drop((oracle, ledger));
         self.check()
     }
 

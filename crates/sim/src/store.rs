@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 use inspan_journal::{
-    Append, Appended, AskPage, AskQuery, Blobs, Error, Fork, Import, Journal, ListQuery, NewSession, Page, Record,
-    Session, TurnMark,
+    Append, Appended, AskPage, AskQuery, Blobs, Error, Fork, Import, Journal, KeyUse, ListQuery, NewSession, Page,
+    Record, Session, TurnMark,
 };
 use inspan_wire::{Digest, SessionUid, parse};
 
@@ -268,6 +268,10 @@ impl Journal for SimStore {
 
     async fn names_blob(&self, uid: &SessionUid, digest: Digest) -> Result<bool, Error> {
         self.read(self.inner.names_blob(uid, digest)).await
+    }
+
+    async fn key_use(&self, uid: &SessionUid, key: &str) -> Result<Option<KeyUse>, Error> {
+        self.read(self.inner.key_use(uid, key)).await
     }
 
     async fn import(&self, import: Import) -> Result<Session, Error> {

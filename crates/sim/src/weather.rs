@@ -23,6 +23,12 @@ pub(crate) struct Weather {
     pub(crate) model_hangs: u64,
     /// The provider's latency, at most.
     pub(crate) latency_ns_max: u64,
+    /// A tool is not reached, or its answer is lost, or it says no.
+    pub(crate) tool_fails: u64,
+    /// A tool never answers, before its effect or after.
+    pub(crate) tool_hangs: u64,
+    /// A client goes where all others are: to one session.
+    pub(crate) crowd: u64,
     /// The harness cannot say what it is, or says another version.
     pub(crate) describe: u64,
     /// Per step: a host stops moving for a while, its clients and timers unaware.
@@ -58,6 +64,9 @@ impl Weather {
             launch: rate(&[20, 60, 150]),
             twist: rate(&[0, 100, 300]),
             large: rate(&[0, 10, 30]),
+            tool_fails: rate(&[0, 40, 200]),
+            tool_hangs: rate(&[0, 10, 60]),
+            crowd: rate(&[0, 0, 300, 950]),
             hosts: 1 + rng.index(3),
             operations_max: 2 + rng.index(7),
         }

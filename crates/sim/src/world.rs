@@ -10,11 +10,12 @@ use std::task::{Context, Poll, Waker};
 use async_trait::async_trait;
 use inspan_engine::Rim;
 use inspan_journal::Clock;
-use inspan_wire::SessionUid;
+use inspan_wire::{SessionUid, v1};
 
 use crate::oracle::Oracle;
 use crate::plant::Plant;
 use crate::tasks::TaskId;
+use crate::tools::Ledger;
 use crate::trace::{Echo, Trace};
 use crate::weather::Weather;
 use crate::{Promise, Rng, Violation};
@@ -33,6 +34,7 @@ pub(crate) enum Kind {
     Suspend,
     Fork,
     Cancel,
+    Approve,
     Delete,
     List,
     Rerun,
@@ -79,7 +81,11 @@ pub(crate) struct Op {
     pub(crate) execution_id: String,
     /// Faults that were injected into it.
     pub(crate) faults: u32,
-    /// MODEL_CALL records that it has called the provider for.
+    /// Whether it is a turn without inputs of its own: it goes on with one that waits, if there is one.
+    pub(crate) bare: bool,
+    /// The decision that it asks for.
+    pub(crate) decision: Option<v1::ApproveRequest>,
+    /// Calls that it has asked the provider or run the tool for.
     pub(crate) driven: BTreeSet<(SessionUid, i64)>,
 }
 
@@ -102,6 +108,8 @@ impl Op {
             children: Vec::new(),
             execution_id: String::new(),
             faults: 0,
+            bare: false,
+            decision: None,
             driven: BTreeSet::new(),
         }
     }
@@ -117,6 +125,8 @@ pub(crate) struct World {
     pub(crate) oracle: Mutex<Oracle>,
     /// Texts that the provider gave, each with the input hash that it answered.
     pub(crate) answers: Mutex<BTreeMap<String, String>>,
+    /// What the tools have done.
+    pub(crate) ledger: Mutex<Ledger>,
     /// How often each flaky move has failed.
     pub(crate) flaked: Mutex<BTreeMap<(String, usize), u32>>,
     /// Hosts on which nothing may run any more.
@@ -144,6 +154,7 @@ impl World {
             plant,
             oracle: Mutex::default(),
             answers: Mutex::default(),
+            ledger: Mutex::default(),
             flaked: Mutex::default(),
             drained: Mutex::default(),
             rng: Mutex::new(rng),

@@ -5,7 +5,8 @@ use inspan_sim::{Config, Failure, Plant, Promise, Summary, run};
 /// As many as take about half a minute unoptimised.
 const SEEDS: u64 = 32;
 
-/// The seven promises, R-CAS-1, R-CAS-2, R-LIVE-2, R-HASH-8, R-MODEL-6, R-MODEL-11, R-REPLAY-4, R-REPLAY-5, R-FORK-1:
+/// The seven promises, R-CAS-1, R-CAS-2, R-LIVE-2, R-HASH-8, R-MODEL-6, R-MODEL-11, R-REPLAY-4, R-REPLAY-5, R-FORK-1,
+/// R-TOOL-3, R-TOOL-11, R-APPR-3, R-APPR-17, R-APPR-18, R-APPR-25, R-APPR-26:
 /// over many hosts, faults, crashes and takeovers. Runs that see nothing prove nothing, so what they saw counts too.
 #[test]
 fn worlds_of_many_kinds_keep_every_promise() {
@@ -20,6 +21,8 @@ fn worlds_of_many_kinds_keep_every_promise() {
     assert!(per_seed(|s| s.operations) > 200, "operations");
     assert!(per_seed(|s| s.records) > 200, "records");
     assert!(per_seed(|s| s.calls) > 50, "provider calls");
+    assert!(per_seed(|s| s.effects) > 10, "effects of tools");
+    assert!(per_seed(|s| s.decisions) > 3, "decisions");
     assert!(per_seed(|s| s.restarts) > 10, "restarts");
     assert!(per_seed(|s| s.overtaken) > 3, "writers that were overtaken");
     assert!(per_seed(|s| s.deviations) > 1, "harnesses that departed from their recording");
@@ -51,7 +54,9 @@ fn a_planted_bug_is_reported_as_the_promise_it_breaks() {
             Plant::LosesAppends | Plant::CallsBeforeRecord => Promise::RecordBeforeEffect,
             Plant::CallsOnReplay => Promise::ReplayCostsNothing,
             Plant::GuessesOnDivergence => Promise::DivergenceIsAnError,
-            Plant::CallsTwice => Promise::AtMostOnce,
+            Plant::CallsTwice | Plant::RunsTwice => Promise::AtMostOnce,
+            Plant::RunsUnapproved => Promise::NothingUnapproved,
+            Plant::AgreesWithEveryone => Promise::OneDecision,
             Plant::AcceptsStaleFences => Promise::OneWriter,
             Plant::RepeatsRecords => Promise::CheckedByStrangers,
             Plant::WritesAndRefuses => Promise::HonestRefusal,

@@ -13,7 +13,7 @@
 //! | `out TEXT` | outputs text |
 //! | `report ID` | reports the result of a tool it ran |
 //! | `usage N` | records N input tokens |
-//! | `tool ID KEY`, `trytool ID KEY` | a mediated tool call; the second handles a failure |
+//! | `tool ID KEY`, `trytool ID KEY` | a mediated tool call; the second handles a failure. A third word is its argument |
 //! | `gate ID KEY`, `trygate ID KEY` | a call that asks for approval; the second handles a failure |
 //! | `swallowgate ID KEY` | the same, ignoring every error: the turn goes on whatever comes |
 //! | `brokengate ID KEY` | the same, failing with a text of its own |
@@ -159,15 +159,22 @@ fn call(rest: &str, mediation: v1::Mediation) -> v1::ToolCall {
     let mut words = rest.splitn(3, ' ');
     let mut word = || words.next().unwrap_or_default();
     let (id, key, text) = (word(), word(), word());
-    // Arguments that are no JSON object are none: the scripts are written in tests.
-    let given = json::from_slice::<v1::ToolCall>(format!("{{\"args\":{text}}}").as_bytes());
     v1::ToolCall {
+        args: (!text.is_empty()).then(|| args(text)),
         id: id.to_owned(),
         tool: "t".to_owned(),
-        args: given.ok().and_then(|call| call.args),
         mediation: mediation.into(),
         idempotency_key: key.to_owned(),
     }
+}
+
+/// The arguments that `text` is as JSON, else one argument that is the text.
+fn args(text: &str) -> prost_types::Struct {
+    let given = json::from_slice::<v1::ToolCall>(format!("{{\"args\":{text}}}").as_bytes());
+    given.ok().and_then(|call| call.args).unwrap_or_else(|| {
+        let value = prost_types::Value { kind: Some(prost_types::value::Kind::StringValue(text.to_owned())) };
+        prost_types::Struct { fields: [("argument".to_owned(), value)].into() }
+    })
 }
 
 async fn past(start: &Start, sink: &dyn Sink) -> Result<(), Failure> {

@@ -5,6 +5,14 @@ use prost_types::{Struct, Value};
 
 use crate::v1;
 
+/// Whom the host names as `actor.principal` where it has something to say about a record itself.
+pub mod principal {
+    /// The harness made this OUTPUT or TOOL_RESULT itself: it is not the outcome of the call before it.
+    pub const HARNESS: &str = "harness";
+    /// A policy's rule has spoken of this call, or made this decision; `subject` is the rule's name.
+    pub const POLICY: &str = "policy";
+}
+
 impl v1::Part {
     /// A text part.
     pub fn text(text: impl Into<String>) -> v1::Part {

@@ -139,6 +139,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
         tracing::info!(file = %path.display(), servers, endpoints, rules, "configuration read");
     }
     let bound = Server::bind(config).await.map_err(|e| bind_error(&e))?;
+    tools.record_late_with(bound.host().engine());
     let shutdown = shutdown().map_err(|e| Error::new(format!("listening for signals failed: {e}"), HELP))?;
     if let Some(addr) = bound.registry_address() {
         tracing::warn!(registry_addr = %addr, "operator registry listening: plaintext and unauthenticated");

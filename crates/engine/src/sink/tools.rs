@@ -3,13 +3,17 @@
 use std::sync::Arc;
 
 use inspan_harness::{SinkError, ToolReply};
+use inspan_journal::KeyChange;
+use inspan_journal::keys::{ASKS_AGAIN, DENIAL};
+use inspan_wire::event::principal;
 use inspan_wire::v1::{self, EventKind, Mediation, event::Body, tool_result::Code};
 
 use super::{Live, State, TurnSink};
-use crate::ask::{self, ASK_AGAIN};
+use crate::ask;
 use crate::gate::Gate;
 use crate::tape::{Asked, Entry, Step};
 use crate::tool::{Action, Executor, Policy, ReplayRule, ToolError, ToolRun, Verdict};
+use crate::writer::Beside;
 use crate::{Error, payload};
 
 /// What a live turn runs tools with.
@@ -27,7 +31,7 @@ pub(crate) struct Tools {
 }
 
 /// The principal of a decision and of a call that a policy's rule has spoken of; the subject is the rule's name.
-pub const POLICY: &str = "policy";
+pub const POLICY: &str = principal::POLICY;
 
 /// The principal of a decision that the host took because nobody did in time; the subject is the name of the rule that
 /// asked.
@@ -49,7 +53,7 @@ impl TurnSink {
             Step::Park(asked) => Err(state.park(asked)),
             Step::Ask => self.ask(state, &call.id, String::new()).await,
             Step::Decided(gate, decision) => self.act(state, call, gate, &decision).await,
-            Step::Redrive => self.redrive(state, call).await,
+            Step::Redrive(seq) => self.redrive(state, call, seq).await,
             _ => self.perform(state, call).await,
         }
     }
@@ -76,46 +80,96 @@ impl TurnSink {
         let mut event = v1::Event::new(&self.execution_id, EventKind::EventToolCall, Body::Tool(call.clone()));
         event.actor = verdict.as_ref().map(by_policy);
         state.tape.called(&call.id);
-        match verdict {
-            Some(Verdict { action: Action::Deny, rule, .. }) => self.deny(state, event, &call, &rule).await,
-            _ if asks => {
-                let now_ns = state.live()?.rim.now_ns();
-                let reason = verdict.map(|v| ask::reason(&v.rule, v.expires, now_ns)).unwrap_or_default();
-                self.record_asked(state, Some(event), &call.id, reason).await
+        if let Some(Verdict { action: Action::Deny, rule, .. }) = &verdict {
+            return self.deny(state, event, &call, rule).await;
+        }
+        let known = self.known(state, &call, None).await?;
+        let now_ns = state.live()?.rim.now_ns();
+        let mut asks_because =
+            asks.then(|| verdict.map(|v| ask::reason(&v.rule, v.expires, now_ns)).unwrap_or_default());
+        let mut settled = known.settled(&call);
+        if known.over().is_some() {
+            let may_ask = !call.id.is_empty() && state.tape.may_gate();
+            match state.live()?.tools.executor.as_ref().map(|executor| executor.replay_rule(&call.tool)) {
+                Some(ReplayRule::Ask) if may_ask => asks_because = Some(ASKS_AGAIN.to_owned()),
+                Some(ReplayRule::Ask | ReplayRule::Never) => settled = Some(unknown(&call)),
+                Some(ReplayRule::Safe | ReplayRule::Keyed) | None => {}
             }
-            _ => {
-                self.append(state, event, None).await?;
-                self.run(state, call, false).await
+        }
+        let seq = self.next_seq(state).await?;
+        let keys = known.claim(&call, seq);
+        match (asks_because, settled) {
+            (Some(reason), _) => self.record_asked(state, Some((event, keys)), &call.id, reason).await,
+            (None, Some(result)) => Ok(self.record_settled(state, event, result).await?.into()),
+            (None, None) => {
+                self.append_all(state, vec![event], keys).await?;
+                self.run(state, call, seq, known.over()).await
             }
         }
     }
 
-    /// Runs a call whose TOOL_CALL is durable and records the result. Without one the harness is told and nothing is
-    /// recorded (R-TOOL-5).
-    async fn run(&self, state: &mut State, call: v1::ToolCall, again: bool) -> Result<ToolReply, SinkError> {
+    /// Runs a call whose TOOL_CALL is durable, at `seq`, and records the result. Without one the harness is told and
+    /// nothing is recorded (R-TOOL-5). `sent`: the call, itself or another, that an earlier run may have been for.
+    async fn run(
+        &self,
+        state: &mut State,
+        call: v1::ToolCall,
+        seq: i64,
+        sent: Option<i64>,
+    ) -> Result<ToolReply, SinkError> {
         let Some(executor) = state.live()?.tools.executor.clone() else {
+            self.not_sent(state, &call, seq, sent)?;
             return Err(SinkError::Handleable(NO_EXECUTOR.to_owned()));
         };
-        let id = call.id.clone();
-        let run = ToolRun { session: self.session.clone(), call, again };
-        let result = executor.run(run).await.and_then(own_result).map_err(|e| SinkError::Handleable(e.to_string()))?;
-        self.record_result(state, v1::ToolResult { id, ..result }, None).await
+        match self.execute(state, &*executor, &call, seq, sent).await? {
+            Ok(result) => self.record_result(state, &call, (seq, sent), result, None).await,
+            Err(e) => Err(SinkError::Handleable(e.to_string())),
+        }
+    }
+
+    /// Runs a call that may run.
+    async fn execute(
+        &self,
+        state: &mut State,
+        executor: &dyn Executor,
+        call: &v1::ToolCall,
+        seq: i64,
+        sent: Option<i64>,
+    ) -> Result<Result<v1::ToolResult, ToolError>, SinkError> {
+        let run = ToolRun { session: self.session.clone(), call: call.clone(), seq, again: sent.is_some() };
+        let result = executor.run(run).await.and_then(own_result);
+        if matches!(result, Err(ToolError::NotSent(_))) {
+            self.not_sent(state, call, seq, sent)?;
+        }
+        Ok(result)
+    }
+
+    /// Nothing has left the host for the call at `seq`: its key is free, unless an earlier run may have used it.
+    fn not_sent(&self, state: &mut State, call: &v1::ToolCall, seq: i64, sent: Option<i64>) -> Result<(), SinkError> {
+        if sent.is_none() {
+            state.live()?.writer.free_key(call.idempotency_key.clone(), seq);
+        }
+        Ok(())
     }
 
     /// The intent is on record and how it ended is not (R-TOOL-11): the tool's rule says what may be done.
-    async fn redrive(&self, state: &mut State, call: v1::ToolCall) -> Result<ToolReply, SinkError> {
+    async fn redrive(&self, state: &mut State, call: v1::ToolCall, seq: i64) -> Result<ToolReply, SinkError> {
         state.may_perform()?;
-        let Some(executor) = &state.live()?.tools.executor else {
+        let Some(executor) = state.live()?.tools.executor.clone() else {
             return Err(SinkError::Handleable(NO_EXECUTOR.to_owned()));
         };
+        let known = self.known(state, &call, Some(seq)).await?;
+        if let Some(result) = known.settled(&call) {
+            return self.record_result(state, &call, (seq, None), result, None).await;
+        }
         match executor.replay_rule(&call.tool) {
-            ReplayRule::Safe | ReplayRule::Keyed => self.run(state, call, true).await,
+            ReplayRule::Safe | ReplayRule::Keyed => self.run(state, call, seq, known.over().or(Some(seq))).await,
             ReplayRule::Ask if !call.id.is_empty() && state.tape.may_gate() => {
-                self.ask(state, &call.id, ASK_AGAIN.to_owned()).await
+                self.ask(state, &call.id, ASKS_AGAIN.to_owned()).await
             }
             ReplayRule::Ask | ReplayRule::Never => {
                 let result = unknown(&call);
-                self.record_result(state, result, None).await
+                self.record_result(state, &call, (seq, None), result, None).await
             }
         }
     }
@@ -126,18 +180,19 @@ impl TurnSink {
         self.record_asked(state, None, call_id, reason).await
     }
 
-    /// Records a call and its request in one commit, and parks.
+    /// Records a call, if it is not on record yet, and its request in one commit, and parks.
     async fn record_asked(
         &self,
         state: &mut State,
-        call: Option<v1::Event>,
+        call: Option<(v1::Event, Vec<KeyChange>)>,
         call_id: &str,
         reason: String,
     ) -> Result<ToolReply, SinkError> {
         state.tape.asked(call_id);
         let request = v1::ApprovalRequest { tool_call_id: call_id.to_owned(), reason };
         let request = v1::Event::new(&self.execution_id, EventKind::EventApprovalRequest, Body::Approval(request));
-        self.append_all(state, call.into_iter().chain([request]).collect()).await?;
+        let (call, keys) = call.map_or((None, Vec::new()), |(call, keys)| (Some(call), keys));
+        self.append_all(state, call.into_iter().chain([request]).collect(), keys).await?;
         let request_seq = state.live()?.writer.head_seq();
         let execution_id = self.execution_id.clone();
         Err(state.park(v1::ApprovalRef { execution_id, tool_call_id: call_id.to_owned(), request_seq }))
@@ -154,36 +209,60 @@ impl TurnSink {
     ) -> Result<ToolReply, SinkError> {
         state.may_perform()?;
         let decided = decision_of(decision);
-        let receipt = match &decision.event.actor {
-            _ if gate.approved => self.run_approved(state, call).await?,
-            Some(actor) if actor.principal == EXPIRY => denied(Some("nobody decided in time")),
-            _ => denied(None),
+        let sent = self.asks_again(state, gate.request_seq).await?.then_some(gate.call_seq);
+        let (receipt, sent) = if gate.approved {
+            self.run_approved(state, &call, gate.call_seq, sent).await?
+        } else {
+            self.not_sent(state, &call, gate.call_seq, sent)?;
+            let expired = decision.event.actor.as_ref().is_some_and(|actor| actor.principal == EXPIRY);
+            (denied(expired.then_some("nobody decided in time")), None)
         };
         let receipt = v1::ToolResult {
-            id: gate.call_id,
             approval_request_seq: gate.request_seq,
             approval_decision_seq: gate.decision_seq,
             ..receipt
         };
-        self.record_result(state, receipt, decided).await
+        self.record_result(state, &call, (gate.call_seq, sent), receipt, decided).await
     }
 
-    async fn run_approved(&self, state: &mut State, call: v1::ToolCall) -> Result<v1::ToolResult, SinkError> {
+    /// What an approved call comes to, and the call that an earlier run may have been for.
+    async fn run_approved(
+        &self,
+        state: &mut State,
+        call: &v1::ToolCall,
+        seq: i64,
+        sent: Option<i64>,
+    ) -> Result<(v1::ToolResult, Option<i64>), SinkError> {
         let tools = &state.live()?.tools;
         let acted = tools.acted;
         let Some(executor) = tools.executor.clone() else {
-            return Err(state.latch(Error::MissingToolExecutor(call.id)));
+            return Err(state.latch(Error::MissingToolExecutor(call.id.clone())));
         };
-        if acted && matches!(executor.replay_rule(&call.tool), ReplayRule::Ask | ReplayRule::Never) {
-            return Ok(unknown(&call));
+        let known = self.known(state, call, Some(seq)).await?;
+        let rule = executor.replay_rule(&call.tool);
+        // A decision is on one run; and a tool that is never run again is not run again by a decision either.
+        let once = acted && matches!(rule, ReplayRule::Ask | ReplayRule::Never);
+        if once || known.over().is_some() && rule == ReplayRule::Never {
+            return Ok((unknown(call), None));
         }
-        let run = ToolRun { session: self.session.clone(), call, again: acted };
-        let result = executor.run(run).await.and_then(own_result);
-        Ok(match result {
+        let sent = known.over().or(sent).or(acted.then_some(seq));
+        let result = match known.settled(call) {
+            Some(result) => Ok(result),
+            None => self.execute(state, &*executor, call, seq, sent).await?,
+        };
+        let receipt = match result {
             Ok(result) if result.is_error => v1::ToolResult { code: Code::ExecutorError.into(), ..result },
             Ok(result) => v1::ToolResult { code: Code::Unspecified.into(), ..result },
             Err(e) => failed(&e.to_string()),
-        })
+        };
+        Ok((receipt, sent))
+    }
+
+    /// Whether the request at `seq` is for another run of a call that was sent.
+    async fn asks_again(&self, state: &mut State, seq: i64) -> Result<bool, SinkError> {
+        let request = self.past.event(seq).await.map_err(|e| state.latch(e))?;
+        let body = request.as_ref().and_then(|event| event.body.as_ref());
+        Ok(matches!(body, Some(Body::Approval(request)) if request.reason == ASKS_AGAIN))
     }
 
     /// A rule of the policy says no: call, answer and the rule's name are recorded, nothing runs.
@@ -195,24 +274,20 @@ impl TurnSink {
         rule: &str,
     ) -> Result<ToolReply, SinkError> {
         if call.mediation() != Mediation::RequiresApproval {
-            let result = failed(&format!("policy rule {rule} denies this call: it did not run"));
+            let result = failed(&format!("{DENIAL}{rule} denies this call: it did not run"));
             let result = v1::ToolResult { id: call.id.clone(), ..result };
-            let event_of_result =
-                v1::Event::new(&self.execution_id, EventKind::EventToolResult, Body::Result(result.clone()));
-            self.append_all(state, vec![event, event_of_result]).await?;
-            return Ok(result.into());
+            return Ok(self.record_settled(state, event, result).await?.into());
         }
         // A gated call gets its gate, and the policy decides at it.
         state.tape.asked(&call.id);
-        let live = state.live()?;
-        let request_seq = live.writer.head_seq() + 2;
+        let request_seq = self.next_seq(state).await? + 1;
         let decision = v1::ApprovalResult {
             tool_call_id: call.id.clone(),
             approved: false,
             reason: format!("policy rule {rule}"),
             request_seq,
         };
-        let now = crate::engine::timestamp(live.rim.now_ns());
+        let now = crate::engine::timestamp(state.live()?.rim.now_ns());
         let request = v1::ApprovalRequest { tool_call_id: call.id.clone(), reason: String::new() };
         let receipt = v1::ToolResult {
             id: call.id.clone(),
@@ -226,31 +301,53 @@ impl TurnSink {
         decided.actor.clone_from(&event.actor);
         let request = of(EventKind::EventApprovalRequest, Body::Approval(request));
         let closed = of(EventKind::EventToolResult, Body::Result(receipt.clone()));
-        self.append_all(state, vec![event, request, decided, closed]).await?;
+        self.append_all(state, vec![event, request, decided, closed], Vec::new()).await?;
         Ok(ToolReply { result: receipt, decision: Some(decision) })
     }
 
+    /// Records the result of the call at `seq`: its key stands for it from here on, also when it was sent for an earlier
+    /// call first.
     async fn record_result(
         &self,
         state: &mut State,
+        call: &v1::ToolCall,
+        (seq, sent): (i64, Option<i64>),
         result: v1::ToolResult,
         decision: Option<v1::ApprovalResult>,
     ) -> Result<ToolReply, SinkError> {
-        let event = self.record(state, EventKind::EventToolResult, Body::Result(result)).await?;
-        match Arc::unwrap_or_clone(event).body {
+        let result = v1::ToolResult { id: call.id.clone(), ..result };
+        let result_seq = self.next_seq(state).await?;
+        let key = || call.idempotency_key.clone();
+        let mut keys = vec![KeyChange::Answered { key: key(), call_seq: seq, result_seq }];
+        if let Some(earlier) = sent.filter(|earlier| *earlier != seq) {
+            let over =
+                [KeyChange::Freed { key: key(), call_seq: earlier }, KeyChange::Sent { key: key(), call_seq: seq }];
+            keys.splice(0..0, over);
+        }
+        let event = v1::Event::new(&self.execution_id, EventKind::EventToolResult, Body::Result(result));
+        let recorded = self.append_all(state, vec![event], keys).await?.pop().map(Arc::unwrap_or_clone);
+        match recorded.and_then(|event| event.body) {
             Some(Body::Result(result)) => Ok(ToolReply { result, decision }),
             _ => Err(SinkError::Fatal("a recorded tool result has no payload".to_owned())),
         }
     }
 
-    /// Appends events of this turn in one commit.
-    async fn append_all(&self, state: &mut State, events: Vec<v1::Event>) -> Result<(), SinkError> {
+    async fn next_seq(&self, state: &mut State) -> Result<i64, SinkError> {
+        let next = state.live()?.writer.next_seq().await;
+        next.map_err(|e| state.latch(e))
+    }
+
+    /// Appends events of this turn in one commit, and what becomes of keys with them.
+    pub(super) async fn append_all(
+        &self,
+        state: &mut State,
+        events: Vec<v1::Event>,
+        keys: Vec<KeyChange>,
+    ) -> Result<Vec<Arc<v1::Event>>, SinkError> {
         events.iter().for_each(|event| state.tape.recorded(event.kind()));
         let Live { writer, .. } = state.live()?;
-        match writer.append(events).await {
-            Ok(_) => Ok(()),
-            Err(e) => Err(state.latch(e)),
-        }
+        let appended = writer.append_with(events, Beside { keys, ..Beside::default() }).await;
+        appended.map_err(|e| state.latch(e))
     }
 }
 
@@ -266,7 +363,7 @@ fn decision_of(entry: &Entry) -> Option<v1::ApprovalResult> {
 }
 
 /// A result as an executor may give it: the host's own fields are the host's.
-fn own_result(result: v1::ToolResult) -> Result<v1::ToolResult, ToolError> {
+pub(super) fn own_result(result: v1::ToolResult) -> Result<v1::ToolResult, ToolError> {
     if payload::is_named_result(&result) {
         return Err(ToolError::Unknown("the tool's result names a blob of the host".to_owned()));
     }
@@ -274,7 +371,7 @@ fn own_result(result: v1::ToolResult) -> Result<v1::ToolResult, ToolError> {
     Ok(v1::ToolResult { code, approval_request_seq: 0, approval_decision_seq: 0, ..result })
 }
 
-fn failed(error: &str) -> v1::ToolResult {
+pub(super) fn failed(error: &str) -> v1::ToolResult {
     v1::ToolResult { is_error: true, error: error.to_owned(), code: Code::ExecutorError.into(), ..Default::default() }
 }
 

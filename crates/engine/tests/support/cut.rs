@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 use inspan_journal::{
-    Append, Appended, AskPage, AskQuery, Blobs, Error, FenceRule, Fork, Import, Journal, ListQuery, NewRecord,
+    Append, Appended, AskPage, AskQuery, Blobs, Error, FenceRule, Fork, Import, Journal, KeyUse, ListQuery, NewRecord,
     NewSession, Page, Record, Session, TurnMark,
 };
 use inspan_wire::{Digest, SessionUid};
@@ -76,6 +76,7 @@ impl Cut {
             state: now.state,
             requests: Vec::new(),
             blobs: Vec::new(),
+            keys: Vec::new(),
         }
     }
 }
@@ -137,6 +138,10 @@ impl Journal for Cut {
 
     async fn names_blob(&self, uid: &SessionUid, digest: Digest) -> Result<bool, Error> {
         self.inner.names_blob(uid, digest).await
+    }
+
+    async fn key_use(&self, uid: &SessionUid, key: &str) -> Result<Option<KeyUse>, Error> {
+        self.inner.key_use(uid, key).await
     }
 
     async fn import(&self, import: Import) -> Result<Session, Error> {

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use inspan_engine::observe::{Observer, Seen};
 use inspan_engine::{
-    Agent, Catalog, Completion, Engine, Error, Executor, Limits, Model, ModelError, Policy, ReplayRule, Rim, ToolError,
-    ToolRun, Unserved,
+    Agent, Catalog, Completion, Decided, Engine, Error, Executor, Limits, Model, ModelError, Policy, ReplayRule, Rim,
+    ToolError, ToolRun, Unserved,
 };
 use inspan_harness::{Harness, ModelRequest};
 use inspan_journal::{Blobs, Clock, Journal, Record};
@@ -179,6 +179,8 @@ pub(crate) enum Act {
     Miss,
     /// It works and never answers.
     Hang,
+    /// It is on its way to the tool, and never gets there.
+    Stall,
 }
 
 impl Tool {
@@ -209,7 +211,7 @@ impl Executor for Tool {
 
     async fn run(&self, run: ToolRun) -> Result<v1::ToolResult, ToolError> {
         let act = self.script.lock().unwrap().pop_front().unwrap_or(Act::Work);
-        if !matches!(act, Act::Miss) {
+        if !matches!(act, Act::Miss | Act::Stall) {
             self.runs.lock().unwrap().push((run.effect_key(), run.again));
         }
         let result = v1::ToolResult { id: "the tool's own".to_owned(), ..Default::default() };
@@ -218,7 +220,7 @@ impl Executor for Tool {
             Act::SayFailed => Ok(v1::ToolResult { is_error: true, error: "it says no".to_owned(), ..result }),
             Act::Lose => Err(ToolError::Unknown("no answer".to_owned())),
             Act::Miss => Err(ToolError::NotSent("not reached".to_owned())),
-            Act::Hang => std::future::pending().await,
+            Act::Hang | Act::Stall => std::future::pending().await,
         }
     }
 }
@@ -375,6 +377,17 @@ impl World {
         self.engine.accept(request, "default").await?.run().await
     }
 
+    /// What the session waits for.
+    pub(crate) async fn waits(&self, session: &SessionUid) -> Option<v1::ApprovalRef> {
+        self.engine.session(session).await.unwrap().pending_approval
+    }
+
+    /// Decides on what the session waits for, which it does.
+    pub(crate) async fn decide(&self, session: &SessionUid, approved: bool) -> Result<Decided, Error> {
+        let asked = self.waits(session).await.expect("it waits for a decision");
+        self.engine.approve(&decision(session, &asked, approved)).await
+    }
+
     pub(crate) async fn records(&self, session: &SessionUid) -> Vec<Record> {
         let mut all = Vec::new();
         loop {
@@ -416,6 +429,18 @@ pub(crate) fn request(session: &SessionUid, text: &str) -> v1::ExecRequest {
     v1::ExecRequest {
         session: session.to_string(),
         inputs: vec![v1::Message::text("user", text)],
+        ..Default::default()
+    }
+}
+
+/// The decision of nobody in particular on what waits.
+pub(crate) fn decision(session: &SessionUid, asked: &v1::ApprovalRef, approved: bool) -> v1::ApproveRequest {
+    v1::ApproveRequest {
+        session: session.to_string(),
+        execution_id: asked.execution_id.clone(),
+        tool_call_id: asked.tool_call_id.clone(),
+        request_seq: asked.request_seq,
+        approved: Some(approved),
         ..Default::default()
     }
 }
@@ -477,6 +502,7 @@ impl World {
                 state: folder.state(),
                 requests: Vec::new(),
                 blobs: Vec::new(),
+                keys: Vec::new(),
             };
             self.journal.append(append).await.unwrap();
         }

@@ -11,7 +11,9 @@ use inspan_models::http::{chain, media_type, one_line};
 use inspan_wire::v1;
 use inspan_wire::v1::file_part::Source;
 use serde_json::Value;
+use tokio::sync::oneshot;
 
+use super::late::{LATE_MAX, Late};
 use super::outside::{self, ANSWER_BYTES_MAX, BodyError, Outside};
 use super::secrets::Secrets;
 use super::{Listed, json};
@@ -52,11 +54,23 @@ impl Endpoint {
         }
     }
 
-    /// One request. It is bounded in time as a whole: its answer must be there within it.
-    pub(super) async fn run(&self, run: &ToolRun) -> Result<v1::ToolResult, ToolError> {
-        let request = self.request(run).map_err(ToolError::NotSent)?;
-        match tokio::time::timeout(self.tool.timeout, self.exchange(request)).await {
-            Ok(answered) => answered,
+    /// One request. It is bounded in time as a whole: its answer must be there within it. One that comes later, or when
+    /// the turn was cancelled meanwhile, goes to `late`.
+    pub(super) async fn run(self: &Arc<Self>, run: ToolRun, late: &Late) -> Result<v1::ToolResult, ToolError> {
+        let request = self.request(&run).map_err(ToolError::NotSent)?;
+        let (answer, answered) = oneshot::channel();
+        let (endpoint, late) = (Arc::clone(self), late.clone());
+        // On its own: whoever waits for it may be dropped.
+        tokio::spawn(async move {
+            let limit = endpoint.tool.timeout.saturating_add(LATE_MAX);
+            let Ok(outcome) = tokio::time::timeout(limit, endpoint.exchange(request)).await else { return };
+            if let Err(Ok(result)) = answer.send(outcome) {
+                late.record(run, result).await;
+            }
+        });
+        match tokio::time::timeout(self.tool.timeout, answered).await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(_)) => Err(ToolError::Unknown(self.say("was given up in the middle of its answer"))),
             Err(_) => {
                 let seconds = self.tool.timeout.as_secs_f64();
                 Err(ToolError::Unknown(self.say(&format!("gave no answer within {seconds} s"))))

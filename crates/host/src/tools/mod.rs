@@ -5,6 +5,7 @@
 
 mod http;
 mod json;
+mod late;
 mod mcp;
 mod outside;
 mod policy;
@@ -14,11 +15,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use inspan_engine::{Executor, ReplayRule, ToolError, ToolRun};
+use inspan_engine::{Engine, Executor, ReplayRule, ToolError, ToolRun};
 use inspan_wire::v1;
 
 use crate::config::{Place, ToolsConfig};
 use http::Endpoint;
+use late::Late;
 use mcp::Server;
 
 pub use policy::Rules;
@@ -30,8 +32,9 @@ pub struct Tools {
 }
 
 struct Inner {
-    endpoints: BTreeMap<String, Endpoint>,
+    endpoints: BTreeMap<String, Arc<Endpoint>>,
     servers: Vec<Server>,
+    late: Late,
 }
 
 /// A tool, as sessions see it.
@@ -61,7 +64,7 @@ const HTTP: &str = "http";
 
 /// A tool that some executor has.
 enum Route<'t> {
-    Endpoint(&'t Endpoint),
+    Endpoint(&'t Arc<Endpoint>),
     /// The server and its own name of the tool.
     Server(&'t Server, &'t str),
 }
@@ -78,10 +81,18 @@ impl Tools {
         let client = Arc::new(outside::client(https)?);
         let mut endpoints = BTreeMap::new();
         for tool in &config.http {
-            endpoints.insert(tool.name.clone(), Endpoint::new(tool.clone(), env, Arc::clone(&client))?);
+            let endpoint = Endpoint::new(tool.clone(), env, Arc::clone(&client))?;
+            endpoints.insert(tool.name.clone(), Arc::new(endpoint));
         }
         let servers = config.mcp.iter().map(|server| Server::new(server.clone(), env, &client));
-        Ok(Tools { inner: Arc::new(Inner { endpoints, servers: servers.collect::<Result<_, _>>()? }) })
+        let servers = servers.collect::<Result<_, _>>()?;
+        Ok(Tools { inner: Arc::new(Inner { endpoints, servers, late: Late::default() }) })
+    }
+
+    /// Has answers that come after their call was given up recorded by `engine`, whose executor this is. Until
+    /// [`Tools::close`] they hold on to each other.
+    pub fn record_late_with(&self, engine: &Engine) {
+        self.inner.late.by(Some(engine.clone()));
     }
 
     /// Whether there is no tool and no server.
@@ -94,7 +105,7 @@ impl Tools {
     pub async fn list(&self) -> Vec<Listing> {
         let mut listings = Vec::new();
         if !self.inner.endpoints.is_empty() {
-            let tools = self.inner.endpoints.values().map(Endpoint::listed).collect();
+            let tools = self.inner.endpoints.values().map(|endpoint| endpoint.listed()).collect();
             listings.push(Listing { server: HTTP.to_owned(), tools: Ok(tools) });
         }
         let asked = self.inner.servers.iter().map(|server| async move {
@@ -110,6 +121,7 @@ impl Tools {
 
     /// Ends every server that was started; calls that are under way end with an unknown outcome.
     pub async fn close(&self) {
+        self.inner.late.by(None);
         futures_util::future::join_all(self.inner.servers.iter().map(Server::close)).await;
     }
 
@@ -151,7 +163,7 @@ impl Executor for Tools {
 
     async fn run(&self, run: ToolRun) -> Result<v1::ToolResult, ToolError> {
         match self.route(&run.call.tool) {
-            Some(Route::Endpoint(endpoint)) => endpoint.run(&run).await,
+            Some(Route::Endpoint(endpoint)) => endpoint.run(run.clone(), &self.inner.late).await,
             Some(Route::Server(server, own)) => match server.run(own, &run).await {
                 Some(answered) => answered,
                 None => Err(self.unknown(&run.call.tool).await),

@@ -31,7 +31,7 @@ pub(crate) fn run_of(tool: &str, args: &Value, key: &str) -> ToolRun {
         mediation: v1::Mediation::ControllerMediated.into(),
         idempotency_key: key.to_owned(),
     };
-    ToolRun { session: SessionUid::from("s"), call, again: false }
+    ToolRun { session: SessionUid::from("s"), call, seq: 3, again: false }
 }
 
 pub(crate) async fn run(tools: &Tools, tool: &str, args: &Value) -> Result<v1::ToolResult, ToolError> {

@@ -10,8 +10,10 @@ use super::fault::Stop;
 use super::landmarks;
 use super::requests::{self, Kept};
 use super::sweep;
+use super::tool_keys;
 use super::write::{self, life};
 use super::writer::{Slot, Tx, Writer};
+use crate::keys::Fold;
 use crate::{Error, Head, ImportBatch, NewRecord, Record, Session, State, admit};
 
 /// An import that has begun. Dropped before it is finished, it lets its uid go.
@@ -19,6 +21,7 @@ pub(super) struct Running {
     writer: Arc<Writer>,
     session: Session,
     key: i64,
+    fold: Fold,
     finished: bool,
 }
 
@@ -29,7 +32,7 @@ impl Running {
         let (key, hash) = writer.call(move |tx| begin(tx, &begun)).await?;
         let shared = session.parent.as_ref().map_or(0, |(_, seq)| *seq);
         session.head = Head { seq: shared, hash };
-        Ok(Running { writer, session, key, finished: false })
+        Ok(Running { writer, session, key, fold: Fold::default(), finished: false })
     }
 
     /// Writes one batch.
@@ -42,6 +45,7 @@ impl Running {
         let requests: Vec<Kept> = batch.requests.iter().filter_map(|r| Kept::new(r, texts.clone())).collect();
         let blobs = write::places(&batch.blobs, texts);
         let ImportBatch { records, turns, state, .. } = batch;
+        let changes: Vec<_> = records.iter().filter_map(|record| self.fold.step(record)).collect();
         let key = self.key;
         let bytes = records.iter().map(|record| record.event.len()).sum();
         self.writer
@@ -49,6 +53,7 @@ impl Running {
                 insert(tx.conn, key, &records)?;
                 turns.iter().try_for_each(|turn| write::insert_turn(tx.conn, key, turn))?;
                 requests.iter().try_for_each(|kept| requests::keep(tx.conn, key, kept))?;
+                changes.iter().try_for_each(|change| tool_keys::apply(tx.conn, key, change))?;
                 write::insert_blobs(tx.conn, key, &blobs)
             })
             .await?;

@@ -13,10 +13,11 @@ use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
 use super::asks;
 use super::fault::{self, Stop};
 use super::landmarks;
+use super::tool_keys;
 use super::write::life;
 use crate::lineage::Lineage;
 use crate::memory::ANSWER_BYTES_MAX;
-use crate::{Error, Head, ListQuery, Page, Record, Session, State, TurnMark};
+use crate::{Error, Head, KeyUse, ListQuery, Page, Record, Session, State, TurnMark};
 
 /// Lineages that are remembered; a lineage never changes while its session lives.
 const LINEAGES_MAX: NonZeroUsize = NonZeroUsize::new(256).expect("not zero");
@@ -164,6 +165,10 @@ impl View<'_> {
             }
         }
         Ok(false)
+    }
+
+    pub(super) fn key_use(&self, uid: &SessionUid, key: &str) -> Result<Option<KeyUse>, Stop> {
+        Ok(tool_keys::find(&self.tx, self.live(uid)?.key, key)?)
     }
 
     pub(super) fn uids(&self, after: Option<&SessionUid>, limit: usize) -> Result<Vec<SessionUid>, Stop> {

@@ -4,16 +4,29 @@ use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, TransactionBehavior};
 
-use super::fault;
+use super::{fault, tool_keys};
 use crate::Error;
 
 /// Every version of the schema, oldest first. Forward only: one that was released never changes.
-const MIGRATIONS: &[&str] = &[
-    include_str!("../../migrations/0001_journal.sql"),
-    include_str!("../../migrations/0002_landmarks.sql"),
-    include_str!("../../migrations/0003_registrations.sql"),
-    include_str!("../../migrations/0004_asks.sql"),
+const MIGRATIONS: &[Migration] = &[
+    sql(include_str!("../../migrations/0001_journal.sql")),
+    sql(include_str!("../../migrations/0002_landmarks.sql")),
+    sql(include_str!("../../migrations/0003_registrations.sql")),
+    sql(include_str!("../../migrations/0004_asks.sql")),
+    Migration { sql: include_str!("../../migrations/0005_tool_keys.sql"), fill: Some(tool_keys::fill) },
 ];
+
+/// One step of the schema, in one transaction.
+#[derive(Clone, Copy)]
+struct Migration {
+    sql: &'static str,
+    /// What SQL alone cannot work out of the rows that are there.
+    fill: Option<fn(&Connection) -> rusqlite::Result<()>>,
+}
+
+const fn sql(sql: &'static str) -> Migration {
+    Migration { sql, fill: None }
+}
 
 /// Marks a file as ours: `insp` in ASCII.
 const APPLICATION_ID: i32 = 0x696e_7370;
@@ -70,9 +83,9 @@ pub(super) fn migrate(conn: &mut Connection, path: &Path) -> Result<(), Error> {
     migrate_with(conn, path, MIGRATIONS)
 }
 
-fn migrate_with(conn: &mut Connection, path: &Path, migrations: &[&str]) -> Result<(), Error> {
-    let sql = |e: rusqlite::Error| fault::report(path, &e);
-    let present = version(conn).map_err(sql)?;
+fn migrate_with(conn: &mut Connection, path: &Path, migrations: &[Migration]) -> Result<(), Error> {
+    let failed = |e: rusqlite::Error| fault::report(path, &e);
+    let present = version(conn).map_err(failed)?;
     if present == Version::Foreign {
         return Err(Error::Io(format!(
             "{} is a database of another program: name another file, or use `inspan import`",
@@ -88,14 +101,17 @@ fn migrate_with(conn: &mut Connection, path: &Path, migrations: &[&str]) -> Resu
         )));
     }
     for (number, migration) in (1..).zip(migrations).skip_while(|(number, _)| *number <= done) {
-        let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sql)?;
+        let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
         if number == 1 {
-            tx.execute_batch("CREATE TABLE migrations (version INTEGER PRIMARY KEY) STRICT").map_err(sql)?;
-            tx.pragma_update(None, "application_id", APPLICATION_ID).map_err(sql)?;
+            tx.execute_batch("CREATE TABLE migrations (version INTEGER PRIMARY KEY) STRICT").map_err(failed)?;
+            tx.pragma_update(None, "application_id", APPLICATION_ID).map_err(failed)?;
         }
-        tx.execute_batch(migration).map_err(sql)?;
-        tx.execute("INSERT INTO migrations (version) VALUES (?1)", [number]).map_err(sql)?;
-        tx.commit().map_err(sql)?;
+        tx.execute_batch(migration.sql).map_err(failed)?;
+        if let Some(fill) = migration.fill {
+            fill(&tx).map_err(failed)?;
+        }
+        tx.execute("INSERT INTO migrations (version) VALUES (?1)", [number]).map_err(failed)?;
+        tx.commit().map_err(failed)?;
     }
     Ok(())
 }
@@ -164,8 +180,9 @@ mod tests {
     #[test]
     fn a_later_migration_runs_on_an_earlier_file() {
         let mut conn = open();
-        migrate_with(&mut conn, Path::new("a.db"), &["CREATE TABLE a (x)"]).unwrap();
-        migrate_with(&mut conn, Path::new("a.db"), &["CREATE TABLE a (x)", "ALTER TABLE a ADD COLUMN y"]).unwrap();
+        migrate_with(&mut conn, Path::new("a.db"), &[sql("CREATE TABLE a (x)")]).unwrap();
+        let both = [sql("CREATE TABLE a (x)"), sql("ALTER TABLE a ADD COLUMN y")];
+        migrate_with(&mut conn, Path::new("a.db"), &both).unwrap();
         assert_eq!(version(&conn).unwrap(), Version::Schema(2));
         conn.execute_batch("SELECT y FROM a").unwrap();
     }
@@ -173,8 +190,8 @@ mod tests {
     #[test]
     fn a_migration_that_fails_leaves_nothing() {
         let mut conn = open();
-        migrate_with(&mut conn, Path::new("a.db"), &["CREATE TABLE a (x)"]).unwrap();
-        let broken = ["CREATE TABLE a (x)", "CREATE TABLE b (x); CREATE TABLE a (x)"];
+        migrate_with(&mut conn, Path::new("a.db"), &[sql("CREATE TABLE a (x)")]).unwrap();
+        let broken = [sql("CREATE TABLE a (x)"), sql("CREATE TABLE b (x); CREATE TABLE a (x)")];
         migrate_with(&mut conn, Path::new("a.db"), &broken).unwrap_err();
         assert_eq!(version(&conn).unwrap(), Version::Schema(1));
         conn.execute_batch("SELECT x FROM b").unwrap_err();
@@ -183,7 +200,7 @@ mod tests {
     #[test]
     fn a_newer_file_is_refused_and_left_alone() {
         let mut conn = open();
-        let newer = vec!["SELECT 1"; MIGRATIONS.len() + 1];
+        let newer = vec![sql("SELECT 1"); MIGRATIONS.len() + 1];
         migrate_with(&mut conn, Path::new("a.db"), &newer).unwrap();
         let refused = migrate(&mut conn, Path::new("a.db")).unwrap_err().to_string();
         let expected = format!("a.db was written by a newer inspan (schema {}", newer.len());

@@ -7,6 +7,7 @@ use super::asks;
 use super::fault::Stop;
 use super::landmarks;
 use super::requests;
+use super::tool_keys;
 use super::write::life;
 use super::writer::Tx;
 
@@ -59,7 +60,10 @@ pub(super) fn step(conn: &Connection) -> rusqlite::Result<bool> {
     let needed: Option<i64> =
         conn.query_row("SELECT max(reads_to) FROM sessions WHERE parent = ?1", [key], |row| row.get(0))?;
     let floor = needed.unwrap_or(0);
-    let full = drop_records(conn, key, floor)? || drop_requests(conn, key, floor)? || drop_blobs(conn, key, floor)?;
+    let full = drop_records(conn, key, floor)?
+        || drop_requests(conn, key, floor)?
+        || drop_blobs(conn, key, floor)?
+        || is_full(tool_keys::drop_some(conn, key, STEP_ROWS_MAX)?);
     if full {
         return Ok(true);
     }

@@ -14,6 +14,7 @@ use super::asks;
 use super::fault::Stop;
 use super::landmarks;
 use super::requests::{self, Kept};
+use super::tool_keys;
 use super::writer::{Slot, Tx};
 use crate::{Append, Appended, Error, Fork, ForkChild, Head, NewRecord, NewSession, Session, TurnMark, admit, memory};
 
@@ -71,6 +72,7 @@ pub(super) fn append(tx: &mut Tx<'_>, prepared: &Prepared) -> Result<Appended, S
         requests::keep(tx.conn, slot.key, kept)?;
     }
     insert_blobs(tx.conn, slot.key, &prepared.blobs)?;
+    append.keys.iter().try_for_each(|change| tool_keys::apply(tx.conn, slot.key, change))?;
     let mut session = (*slot.session).clone();
     (session.head, session.fence, session.update_ns) = (head, fence, tx.now_ns);
     let before = std::mem::replace(&mut session.state, append.state.clone());

@@ -97,6 +97,25 @@ async fn a_store_of_version_1_opens() {
     assert_eq!(store.turn_at(&"b".into(), 4).await.unwrap().unwrap().execution_id, "exec");
 }
 
+/// What earlier versions knew nothing of, keys were used for all the same: it is worked out when the store is opened.
+#[tokio::test]
+async fn a_store_of_version_2_learns_its_keys() {
+    let folder = folder();
+    let store = open(folder.path());
+    for uid in ["a", "gone"] {
+        store.create(new_session(uid, "p")).await.unwrap();
+        crate::suite::keys::write_history(&store, &uid.into()).await;
+    }
+    assert_eq!(store.key_use(&"a".into(), "answered").await.unwrap(), None, "these appends said nothing of keys");
+    drop(store);
+    let conn = rusqlite::Connection::open(file(folder.path())).unwrap();
+    conn.execute_batch("DROP TABLE tool_keys; DELETE FROM migrations WHERE version > 4").unwrap();
+    drop(conn);
+    let store = open(folder.path());
+    crate::suite::keys::check_history(&store, &"a".into()).await;
+    store.delete(&"gone".into()).await.unwrap();
+}
+
 /// What version 1 found by an index, later ones find by links: they are made when the store is opened.
 #[tokio::test]
 async fn a_long_store_of_version_1_gets_its_links() {
@@ -120,7 +139,7 @@ async fn a_long_store_of_version_1_gets_its_links() {
            fence INTEGER NOT NULL, ts_ms INTEGER NOT NULL, prev_hash BLOB, content_hash BLOB NOT NULL,
            event BLOB NOT NULL, UNIQUE (session, seq)) STRICT;
          INSERT INTO records SELECT id, session, seq, fence, ts_ms, prev_hash, content_hash, event FROM linked;
-         DROP TABLE linked; DROP TABLE landmarks; DROP TABLE registrations; DROP TABLE asks;
+         DROP TABLE linked; DROP TABLE landmarks; DROP TABLE registrations; DROP TABLE asks; DROP TABLE tool_keys;
          ALTER TABLE heads DROP COLUMN last_id;
          DELETE FROM migrations WHERE version > 1",
     )
@@ -176,7 +195,7 @@ async fn an_earlier_store_lists_what_waits_in_it() {
     store.delete(&"gone".into()).await.unwrap();
     drop(store);
     let conn = rusqlite::Connection::open(file(folder.path())).unwrap();
-    conn.execute_batch("DROP TABLE asks; DELETE FROM migrations WHERE version > 3").unwrap();
+    conn.execute_batch("DROP TABLE asks; DROP TABLE tool_keys; DELETE FROM migrations WHERE version > 3").unwrap();
     drop(conn);
     let store = sqlite::Store::open(options()).unwrap();
     for of in [Asks::All, Asks::Unannounced] {

@@ -17,6 +17,7 @@ pub(crate) mod asks;
 pub(crate) mod delete;
 pub(crate) mod fork;
 pub(crate) mod import;
+pub(crate) mod keys;
 pub(crate) mod list;
 pub(crate) mod read;
 pub(crate) mod registration;
@@ -214,6 +215,7 @@ pub(crate) fn append_to(uid: &str, head: Head, texts: &[&str]) -> Append {
         state: state(head.seq + texts.len() as i64),
         requests: Vec::new(),
         blobs: Vec::new(),
+        keys: Vec::new(),
     }
 }
 
@@ -300,6 +302,10 @@ macro_rules! suite {
             import: [
                 an_import_appears_as_it_was, an_import_joins_its_parent, an_import_is_hidden_until_its_last_batch,
                 a_failed_import_leaves_its_uid_free, an_import_that_does_not_link_is_refused,
+            ],
+            keys: [
+                a_key_stands_for_its_first_call, a_refused_append_changes_no_key, a_call_that_never_ran_frees_its_key,
+                keys_of_a_fork_are_its_own, an_import_knows_its_keys,
             ],
         );
     };

@@ -211,6 +211,7 @@ async fn a_record_from_a_newer_host_travels_unchanged() {
         state: inspan_journal::State::default(),
         requests: vec![],
         blobs: vec![],
+        keys: Vec::new(),
     };
     from.journal.append(append).await.expect("appended");
     to.import(&from.export(&uid).await).await;

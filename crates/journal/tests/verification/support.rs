@@ -65,6 +65,7 @@ impl Stage {
             state: session.state,
             requests: request.map(kept).into_iter().collect(),
             blobs,
+            keys: Vec::new(),
         };
         self.journal.append(append).await.expect("appended");
     }

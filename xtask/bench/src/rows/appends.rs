@@ -136,6 +136,7 @@ async fn append(store: &sqlite::Store, uid: &SessionUid, head: Head, event: Byte
         state: State::default(),
         requests: Vec::new(),
         blobs: Vec::new(),
+        keys: Vec::new(),
     };
     store.append(append).await?;
     Ok(new_head)

@@ -1,0 +1,141 @@
+//! What the idempotency keys of a session were used for.
+//!
+//! A key stands for the first call of its session that may have reached a tool, and for that call's result. It moves in
+//! the commit of the records that it is about, so a key that is used again is known, turns and restarts later. Keys of a
+//! fork are its own: what it inherited was done for its parent, under other effect keys (R-TOOL-16).
+
+use inspan_wire::event::principal;
+use inspan_wire::parse;
+use inspan_wire::v1::{self, EventKind, event::Body, lifecycle, tool_result::Code};
+
+use crate::Record;
+
+/// What a key was used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyUse {
+    /// Seq of the TOOL_CALL that it let run first.
+    pub call_seq: i64,
+    /// Seq of that call's TOOL_RESULT; `None` while how it ended is not known.
+    pub result_seq: Option<i64>,
+}
+
+/// How the uses of keys change with an append.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyChange {
+    /// A call with this key may reach its tool from here on. Nothing changes when the key is in use.
+    Sent {
+        /// The idempotency key.
+        key: String,
+        /// Seq of the TOOL_CALL.
+        call_seq: i64,
+    },
+    /// The result of that call is on record. Nothing changes when the key is another call's.
+    Answered {
+        /// The idempotency key.
+        key: String,
+        /// Seq of the TOOL_CALL.
+        call_seq: i64,
+        /// Seq of the TOOL_RESULT.
+        result_seq: i64,
+    },
+    /// That call never reached its tool: the key is free again. Nothing changes when it is another call's.
+    Freed {
+        /// The idempotency key.
+        key: String,
+        /// Seq of the TOOL_CALL.
+        call_seq: i64,
+    },
+    /// All calls so far were another session's: this one is a fork of it.
+    Inherited,
+}
+
+/// What an approval request says when the call was sent before and how it ended is not known.
+pub const ASKS_AGAIN: &str = "this call was sent and how it ended is not known: run it again?";
+
+/// How a policy begins what it says of an ordinary call that it denies.
+pub const DENIAL: &str = "policy rule ";
+
+/// Works the changes out of records that are there already: of an import, of a store of an earlier version.
+#[derive(Debug, Default)]
+pub(crate) struct Fold {
+    /// The call that nothing has followed yet.
+    open: Option<Open>,
+}
+
+#[derive(Debug)]
+struct Open {
+    execution_id: String,
+    call: v1::ToolCall,
+    seq: i64,
+    by_policy: bool,
+    /// A person was asked whether it is run again: whatever was answered, it was sent.
+    sent: bool,
+}
+
+impl Fold {
+    /// Folds the next record of a session.
+    pub(crate) fn step(&mut self, record: &Record) -> Option<KeyChange> {
+        self.step_text(record.seq, &record.event)
+    }
+
+    /// Folds the record at `seq` by the text of its event. What is no event changes nothing.
+    pub(crate) fn step_text(&mut self, seq: i64, text: &[u8]) -> Option<KeyChange> {
+        // Few records speak of tools; the others are not worth reading.
+        if self.open.is_none() && !names(text, b"EVENT_TOOL_CALL") && !names(text, b"LIFECYCLE_FORK") {
+            return None;
+        }
+        self.step_event(seq, &parse::event(text).ok()?)
+    }
+
+    fn step_event(&mut self, seq: i64, event: &v1::Event) -> Option<KeyChange> {
+        match (event.kind(), &event.body) {
+            (EventKind::EventToolCall, Some(Body::Tool(call))) => {
+                let by_policy = is_by(event, principal::POLICY);
+                let (execution_id, call) = (event.execution_id.clone(), call.clone());
+                self.open = Some(Open { execution_id, call: call.clone(), seq, by_policy, sent: false });
+                let key = call.idempotency_key;
+                (!key.is_empty()).then_some(KeyChange::Sent { key, call_seq: seq })
+            }
+            (EventKind::EventToolResult, Some(Body::Result(result))) => {
+                let open = self.open.take().filter(|open| open.is_answered_by(event, result))?;
+                let (key, call_seq) = (open.call.idempotency_key, open.seq);
+                let denied = open.by_policy && result.is_error && result.error.starts_with(DENIAL);
+                Some(if denied || result.code() == Code::ApprovalDenied && !open.sent {
+                    KeyChange::Freed { key, call_seq }
+                } else {
+                    KeyChange::Answered { key, call_seq, result_seq: seq }
+                })
+            }
+            (EventKind::EventLifecycle, Some(Body::Lifecycle(l))) if l.kind() == lifecycle::Kind::LifecycleFork => {
+                self.open = None;
+                Some(KeyChange::Inherited)
+            }
+            (EventKind::EventApprovalRequest, Some(Body::Approval(request))) => {
+                let asks_again = request.reason == ASKS_AGAIN;
+                self.open.iter_mut().for_each(|open| open.sent |= asks_again);
+                None
+            }
+            (EventKind::EventLifecycle | EventKind::EventError | EventKind::EventApprovalResult, _) => None,
+            _ => {
+                self.open = None;
+                None
+            }
+        }
+    }
+}
+
+impl Open {
+    fn is_answered_by(&self, event: &v1::Event, result: &v1::ToolResult) -> bool {
+        let keyed = !self.call.idempotency_key.is_empty();
+        let same = event.execution_id == self.execution_id && result.id == self.call.id;
+        keyed && same && !is_by(event, principal::HARNESS)
+    }
+}
+
+fn is_by(event: &v1::Event, principal: &str) -> bool {
+    event.actor.as_ref().is_some_and(|actor| actor.principal == principal)
+}
+
+fn names(text: &[u8], word: &[u8]) -> bool {
+    text.windows(word.len()).any(|part| part == word)
+}
