@@ -12,12 +12,12 @@ fn a_missing_or_unknown_verb_is_told_the_verbs() {
     check(
         "
 $ inspan
-! usage: inspan <serve|harness|create|list|get|exec|replay|watch|fork|suspend|resume|asks|approve|deny|cancel|delete|rerun|export|import|verify|tools|demo|completions|version> [flags]
+! usage: inspan <serve|harness|create|list|get|exec|replay|watch|fork|suspend|resume|asks|approve|deny|cancel|delete|rerun|export|import|verify|tools|conformance|demo|completions|version> [flags]
 ! try: inspan --help
 ? 2
 $ inspan bogus
 ! inspan: unrecognized subcommand 'bogus'
-! usage: inspan <serve|harness|create|list|get|exec|replay|watch|fork|suspend|resume|asks|approve|deny|cancel|delete|rerun|export|import|verify|tools|demo|completions|version> [flags]
+! usage: inspan <serve|harness|create|list|get|exec|replay|watch|fork|suspend|resume|asks|approve|deny|cancel|delete|rerun|export|import|verify|tools|conformance|demo|completions|version> [flags]
 ! try: inspan --help
 ? 2
 ",
