@@ -24,8 +24,9 @@ fn one(context: &Context) -> Result<Vec<Row>, Failure> {
         let (_harness, host) = start(context, &folder).await?;
         let mut sessions = host.sessions().await?;
         let mut probe = host.health().await?;
-        let (there, here) = (create(&mut sessions, FAR).await?, create(&mut sessions, "echo").await?);
         for round in 0..context.size(1_000, 50) {
+            // Both are new: a start carries the whole history to a harness that is elsewhere.
+            let (there, here) = (create(&mut sessions, FAR).await?, create(&mut sessions, "echo").await?);
             let began = Instant::now();
             turn(&mut sessions, &there, 1).await?;
             let between = Instant::now();
@@ -48,18 +49,28 @@ fn one(context: &Context) -> Result<Vec<Row>, Failure> {
 fn many(context: &Context) -> Result<Vec<Row>, Failure> {
     const SESSIONS: usize = 64;
     let folder = context.fresh("remote-64")?;
-    let time = Duration::from_millis(context.size(2_000, 300) as u64);
+    // Short, on new sessions each time: a start carries the whole history to a harness that is elsewhere.
+    let time = Duration::from_millis(500);
     let (harness, host) = context.block_on(start(context, &folder))?;
-    let (far, near) = context.block_on(async {
-        let (mut far, mut near) = (Vec::new(), Vec::new());
+    let clients = context.block_on(async {
+        let mut clients = Vec::new();
         for _ in 0..SESSIONS {
-            let (mut creates, client) = (host.sessions().await?, host.lean().await?);
-            far.push((client.clone(), create(&mut creates, FAR).await?));
-            near.push((client, create(&mut creates, "echo").await?));
+            clients.push(host.lean().await?);
         }
-        Ok::<_, Failure>((far, near))
+        Ok::<_, Failure>(clients)
     })?;
-    let turns = Turns::take(context.size(7, 2), || turns_for(context, &far, time), || turns_for(context, &near, time))?;
+    let round = |harness: &str| {
+        let sessions = context.block_on(async {
+            let mut creates = host.sessions().await?;
+            let mut sessions = Vec::new();
+            for client in &clients {
+                sessions.push((client.clone(), create(&mut creates, harness).await?));
+            }
+            Ok::<_, Failure>(sessions)
+        })?;
+        turns_for(context, &sessions, time)
+    };
+    let turns = Turns::take(context.size(20, 2), || round(FAR), || round("echo"))?;
     drop((host, harness));
     let name = "echo turns, 64 sessions, harness behind a unix socket / in-process";
     let (figure, beside) = (median(&turns.figure), median(&turns.beside));

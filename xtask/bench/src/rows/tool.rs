@@ -46,10 +46,11 @@ fn run(context: &Context) -> Result<Vec<Row>, Failure> {
         let host =
             Host::start(context, &folder, &["--harness", &far, "--model-script", &script, "--config", &config]).await?;
         let mut sessions = host.sessions().await?;
-        let session = create(&mut sessions, "far").await?;
         let mut straight = TcpStream::connect(tool).await?;
         straight.set_nodelay(true)?;
         for _ in 0..context.size(500, 40) {
+            // A new session each time: a start carries the whole history to the harness.
+            let session = create(&mut sessions, "far").await?;
             turn(&mut sessions, &session, 1).await?;
             let began = Instant::now();
             call(&mut straight).await?;
