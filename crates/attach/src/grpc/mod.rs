@@ -18,6 +18,7 @@ mod proto {
 
 pub use address::{Address, BadAddress};
 pub use dial::channel;
+pub use proto::harness_client::HarnessClient;
 pub use remote::Remote;
 
 /// Bytes of one message on the stream, in both directions: Start carries the whole history of a session, which is far

@@ -4,6 +4,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use inspan_attach::grpc::HarnessClient;
 use inspan_wire::v1::{self, EventKind, controller_frame::Frame, event::Body};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -12,7 +13,6 @@ use tonic::transport::Channel;
 use tonic::{Code, Request, Streaming};
 
 use crate::MESSAGE_BYTES_MAX;
-use crate::proto::agentsessions_v1::harness_client::HarnessClient;
 
 /// Frames that wait to be sent.
 const FRAMES_WAITING: usize = 16;
