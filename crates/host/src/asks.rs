@@ -60,15 +60,7 @@ impl Host {
             "" => None,
             text => Some(digest(text)?),
         };
-        let approve = v1::ApproveRequest {
-            session: request.session,
-            execution_id: request.execution_id,
-            tool_call_id: request.tool_call_id,
-            request_seq: request.request_seq,
-            approved: request.approved,
-            reason: request.reason,
-            identity: request.identity,
-        };
+        let approve = v1::ApproveRequest::from(request);
         let engine = self.engine().clone();
         let decided = outlive(async move { Ok(engine.approve_shown(&approve, shown).await?) });
         let decided = decided.await.map_err(|fault| fault.during("approve"))?;

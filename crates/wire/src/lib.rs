@@ -18,6 +18,7 @@ pub mod inspan_v1 {
 
 pub mod blob;
 pub mod canon;
+mod decide;
 mod emit;
 pub mod event;
 pub mod id;

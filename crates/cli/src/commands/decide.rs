@@ -85,15 +85,7 @@ async fn decide(client: &mut Client, request: pb::DecideRequest) -> Result<pb::D
     if !request.args_digest.is_empty() {
         return Ok(client.asks.decide(request).await?.into_inner());
     }
-    let request = v1::ApproveRequest {
-        session: request.session,
-        execution_id: request.execution_id,
-        tool_call_id: request.tool_call_id,
-        request_seq: request.request_seq,
-        approved: request.approved,
-        reason: request.reason,
-        identity: request.identity,
-    };
+    let request = v1::ApproveRequest::from(request);
     let v1::ApproveResponse { session, decision } = client.sessions.approve(request).await?.into_inner();
     Ok(pb::DecideResponse { session, decision, args_digest: String::new() })
 }
