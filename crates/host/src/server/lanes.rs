@@ -18,10 +18,9 @@ pub(super) struct Lanes(Vec<Lane>);
 struct Lane {
     handle: Handle,
     connections: Arc<AtomicUsize>,
-    /// Dropped to end the thread, which drops what still runs on it.
-    stop: Option<oneshot::Sender<()>>,
-    /// `None` for the lane that is the caller's own runtime.
-    thread: Option<JoinHandle<()>>,
+    /// The thread, and what ends it when it is dropped, with whatever still runs there; `None` for the lane that is the
+    /// caller's own runtime.
+    thread: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
 }
 
 /// One connection's place on a lane; given back when it is dropped.
@@ -43,12 +42,7 @@ impl Lanes {
     /// When the system gives no thread or no event queue.
     pub(super) fn start(count: usize) -> io::Result<Lanes> {
         if count == 0 {
-            return Ok(Lanes(vec![Lane {
-                handle: Handle::current(),
-                connections: Arc::default(),
-                stop: None,
-                thread: None,
-            }]));
+            return Ok(Lanes(vec![Lane { handle: Handle::current(), connections: Arc::default(), thread: None }]));
         }
         (0..count).map(|_| Lane::start()).collect::<io::Result<Vec<Lane>>>().map(Lanes)
     }
@@ -63,7 +57,7 @@ impl Lanes {
 
     /// Ends the lanes; what still runs on them is dropped at its next await.
     pub(super) async fn stop(self) {
-        let threads: Vec<_> = self.0.into_iter().filter_map(|mut lane| lane.thread.take()).collect();
+        let threads: Vec<_> = self.0.into_iter().filter_map(|lane| Some(lane.thread?.1)).collect();
         let joined = tokio::task::spawn_blocking(move || {
             // A panic has been reported where it happened.
             threads.into_iter().for_each(|thread| drop(thread.join()));
@@ -81,13 +75,7 @@ impl Lane {
             // The sender says nothing: it goes away.
             drop(runtime.block_on(stopped));
         })?;
-        Ok(Lane { handle, connections: Arc::default(), stop: Some(stop), thread: Some(thread) })
-    }
-}
-
-impl Drop for Lane {
-    fn drop(&mut self) {
-        drop(self.stop.take());
+        Ok(Lane { handle, connections: Arc::default(), thread: Some((stop, thread)) })
     }
 }
 
