@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::scan::{Pending, Scan};
 
 impl Engine {
-    /// Puts a session to sleep (R-LIFE-1): nothing of it stays in memory.
+    /// Puts a session to sleep (R-LIFE-1): what was used of it last leaves memory.
     ///
     /// # Errors
     /// As the table of Suspend's status codes says.
