@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use inspan_journal::Session;
-use inspan_journal::keys::ASKS_AGAIN;
+use inspan_journal::keys::{ASKS_AGAIN, BY_RULE};
 use inspan_wire::v1::{self, EventKind, Mediation, event::Body};
 use inspan_wire::{Digest, SessionUid, time};
 
@@ -14,7 +14,6 @@ use crate::engine::Engine;
 use crate::history::decode;
 use crate::{Error, payload};
 
-const RULE: &str = "policy rule ";
 const EXPIRES: &str = "; expires ";
 
 /// Something that a session asks a person.
@@ -72,15 +71,15 @@ fn args_text(call: &v1::ToolCall) -> Result<String, Error> {
 
 /// The reason of a request that a policy's rule speaks of; with `expires`, nobody has longer than that from `now_ns` on.
 pub(crate) fn reason(rule: &str, expires: Option<Duration>, now_ns: i64) -> String {
-    let Some(expires) = expires else { return format!("{RULE}{rule}") };
+    let Some(expires) = expires else { return format!("{BY_RULE}{rule}") };
     let expires_ms = i64::try_from(expires.as_millis()).unwrap_or(i64::MAX);
     let deadline_ms = now_ns.div_euclid(1_000_000).saturating_add(expires_ms);
-    format!("{RULE}{rule}{EXPIRES}{}", time::text(&time::from_ms(deadline_ms)))
+    format!("{BY_RULE}{rule}{EXPIRES}{}", time::text(&time::from_ms(deadline_ms)))
 }
 
 /// The rule in a request's reason, and when the ask expires. Another host's words say neither.
 fn of_reason(reason: &str) -> (&str, Option<i64>) {
-    let Some(rest) = reason.strip_prefix(RULE) else { return ("", None) };
+    let Some(rest) = reason.strip_prefix(BY_RULE) else { return ("", None) };
     match rest.rsplit_once(EXPIRES) {
         Some((rule, at)) => (rule, time::parse(at).map(|time| time::to_ns(&time))),
         None => (rest, None),

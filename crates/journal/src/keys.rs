@@ -52,8 +52,9 @@ pub enum KeyChange {
 /// What an approval request says when the call was sent before and how it ended is not known.
 pub const ASKS_AGAIN: &str = "this call was sent and how it ended is not known: run it again?";
 
-/// How a policy begins what it says of an ordinary call that it denies.
-pub const DENIAL: &str = "policy rule ";
+/// How the host begins what it says in the name of a policy's rule, which follows: in the result of an ordinary call that is
+/// denied, in the request and in the decision of a gated one.
+pub const BY_RULE: &str = "policy rule ";
 
 /// Works the changes out of records that are there already: of an import, of a store of an earlier version.
 #[derive(Debug, Default)]
@@ -73,6 +74,11 @@ struct Open {
 }
 
 impl Fold {
+    /// Whether it holds nothing: then a new one goes on as well.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.open.is_none()
+    }
+
     /// Folds the next record of a session.
     pub(crate) fn step(&mut self, record: &Record) -> Option<KeyChange> {
         self.step_text(record.seq, &record.event)
@@ -99,7 +105,7 @@ impl Fold {
             (EventKind::EventToolResult, Some(Body::Result(result))) => {
                 let open = self.open.take().filter(|open| open.is_answered_by(event, result))?;
                 let (key, call_seq) = (open.call.idempotency_key, open.seq);
-                let denied = open.by_policy && result.is_error && result.error.starts_with(DENIAL);
+                let denied = open.by_policy && result.is_error && result.error.starts_with(BY_RULE);
                 Some(if denied || result.code() == Code::ApprovalDenied && !open.sent {
                     KeyChange::Freed { key, call_seq }
                 } else {

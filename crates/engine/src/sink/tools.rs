@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use inspan_harness::{SinkError, ToolReply};
 use inspan_journal::KeyChange;
-use inspan_journal::keys::{ASKS_AGAIN, DENIAL};
+use inspan_journal::keys::{ASKS_AGAIN, BY_RULE};
 use inspan_wire::event::principal;
 use inspan_wire::v1::{self, EventKind, Mediation, event::Body, tool_result::Code};
 
@@ -274,7 +274,7 @@ impl TurnSink {
         rule: &str,
     ) -> Result<ToolReply, SinkError> {
         if call.mediation() != Mediation::RequiresApproval {
-            let result = failed(&format!("{DENIAL}{rule} denies this call: it did not run"));
+            let result = failed(&format!("{BY_RULE}{rule} denies this call: it did not run"));
             let result = v1::ToolResult { id: call.id.clone(), ..result };
             return Ok(self.record_settled(state, event, result).await?.into());
         }
@@ -284,7 +284,7 @@ impl TurnSink {
         let decision = v1::ApprovalResult {
             tool_call_id: call.id.clone(),
             approved: false,
-            reason: format!("policy rule {rule}"),
+            reason: format!("{BY_RULE}{rule}"),
             request_seq,
         };
         let now = crate::engine::timestamp(state.live()?.rim.now_ns());
@@ -293,7 +293,7 @@ impl TurnSink {
             id: call.id.clone(),
             approval_request_seq: request_seq,
             approval_decision_seq: request_seq + 1,
-            ..denied(Some(&format!("policy rule {rule}")))
+            ..denied(Some(&format!("{BY_RULE}{rule}")))
         };
         let of = |kind, body| v1::Event::new(&self.execution_id, kind, body);
         let mut decided = of(EventKind::EventApprovalResult, Body::ApprovalResult(decision.clone()));

@@ -56,7 +56,12 @@ pub(super) fn fill(conn: &Connection) -> rusqlite::Result<()> {
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let session = row.get(0)?;
-        let change = folds.entry(session).or_default().step_text(row.get(1)?, row.get_ref(2)?.as_blob()?);
+        let mut fold = folds.remove(&session).unwrap_or_default();
+        let change = fold.step_text(row.get(1)?, row.get_ref(2)?.as_blob()?);
+        // Of a million sessions few are in a call.
+        if !fold.is_idle() {
+            folds.insert(session, fold);
+        }
         if let Some(change) = change {
             apply(conn, session, &change)?;
         }
