@@ -217,6 +217,7 @@ impl Error {
                 Code::InvalidArgument
             }
             Error::HarnessUnservable(_)
+            | Error::Journal(J::KeyUsed { .. })
             | Error::HarnessRetired { .. }
             | Error::HarnessPinned { .. }
             | Error::HarnessDescriptorMismatch { .. }

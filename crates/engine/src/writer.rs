@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use inspan_journal::{
-    Append, Appended, FenceRule, Head, Journal, KeptRequest, KeyChange, NewRecord, Record, Session, TurnMark,
+    Append, Appended, FenceRule, Head, Journal, KeptRequest, KeyChange, KeyUse, NewRecord, Record, Session, TurnMark,
 };
 use inspan_wire::{Digest, SessionUid, canon, normal, v1};
 
@@ -27,6 +27,8 @@ pub(crate) struct Writer {
     in_flight: Option<InFlight>,
     /// Keys that turned out to be free: told with the next append.
     freed: Vec<KeyChange>,
+    /// Why the last append was refused, when it was for its key and for nothing else.
+    key_used: Option<KeyUse>,
     broken: Option<Error>,
 }
 
@@ -48,6 +50,7 @@ struct InFlight {
     sealed: Vec<Sealed>,
     scan: Scan,
     request: Option<KeptRequest>,
+    freed: Vec<KeyChange>,
 }
 
 struct Sealed {
@@ -75,6 +78,7 @@ impl Writer {
             scan,
             in_flight: None,
             freed: Vec::new(),
+            key_used: None,
             broken: None,
         }
     }
@@ -159,10 +163,22 @@ impl Writer {
             Some((digest, text)) => Some(self.kept_request(digest, text).await),
             None => None,
         };
-        let keys = self.freed.drain(..).chain(beside.keys).collect();
-        self.submit(recorded, request, blobs, keys)?;
+        self.submit(recorded, request, blobs, beside.keys)?;
         self.settle().await?;
         Ok(whole)
+    }
+
+    /// Appends a tool call whose key was not asked about. `Err` says what the key was used for before: then nothing was
+    /// appended, and the writer goes on.
+    ///
+    /// # Errors
+    /// As [`Writer::append`].
+    pub(crate) async fn append_first(&mut self, call: v1::Event, key: String) -> Result<Result<(), KeyUse>, Error> {
+        let call_seq = self.next_seq().await?;
+        self.key_used = None;
+        let keys = vec![KeyChange::First { key, call_seq }];
+        self.append_with(vec![call], Beside { keys, ..Beside::default() }).await?;
+        Ok(self.key_used.take().map_or(Ok(()), Err))
     }
 
     /// Waits for an append in flight, if there is one, and takes note of its outcome.
@@ -172,9 +188,10 @@ impl Writer {
     pub(crate) async fn settle(&mut self) -> Result<(), Error> {
         if let Some(in_flight) = &mut self.in_flight {
             let outcome = (&mut in_flight.commit).await;
-            let InFlight { sealed, scan, request, .. } = self.in_flight.take().expect("it was just awaited");
+            let InFlight { sealed, scan, request, freed, .. } = self.in_flight.take().expect("it was just awaited");
             match outcome {
                 Ok(appended) => self.committed(appended, sealed, scan, request),
+                Err(inspan_journal::Error::KeyUsed { used, .. }) => (self.freed, self.key_used) = (freed, Some(used)),
                 Err(e) => self.broken = Some(e.into()),
             }
         }
@@ -202,6 +219,7 @@ impl Writer {
             head = Head { seq: record.seq, hash: Some(record.content_hash) };
             sealed.push(Sealed { record, event });
         }
+        let freed = std::mem::take(&mut self.freed);
         let append = Append {
             session: self.session.clone(),
             expect_head: self.head.seq,
@@ -211,11 +229,11 @@ impl Writer {
             state: scan.state(),
             requests: request.iter().cloned().collect(),
             blobs,
-            keys,
+            keys: freed.iter().cloned().chain(keys).collect(),
         };
         let journal = self.journal.clone();
         let commit = async move { journal.append(append).await }.boxed();
-        self.in_flight = Some(InFlight { commit, sealed, scan, request });
+        self.in_flight = Some(InFlight { commit, sealed, scan, request, freed });
         Ok(())
     }
 

@@ -143,3 +143,14 @@ async fn an_approved_call_may_be_answered_from_the_record() {
     // An ordinary call gets the bare result.
     assert_eq!(told(&w, &s, "tool e k x; result").await, "e ok");
 }
+
+/// What was not sent frees its key, also when the very next call is refused for a key of its own.
+#[tokio::test]
+async fn a_key_is_freed_by_a_later_append_when_the_next_is_refused() {
+    let w = world(ReplayRule::Never);
+    let s = w.create().await;
+    tool(&w).then([Act::Work, Act::Miss]);
+    let script = "tool a used x; trytool b free x; tool c used y; tool d free y; result";
+    assert_eq!(told(&w, &s, script).await, "d ok");
+    assert_eq!(tool(&w).count(), 2);
+}

@@ -3,7 +3,7 @@
 use inspan_wire::{Digest, SessionUid};
 
 use crate::record::NewRecord;
-use crate::{Append, Error, FenceRule, Fork, ForkChild, Head, KeptRequest, Record, TurnMark};
+use crate::{Append, Error, FenceRule, Fork, ForkChild, Head, KeptRequest, KeyChange, KeyUse, Record, TurnMark};
 
 /// Checks what needs no store: records dense from the expected head, linked to each other, and
 /// the turn among them (R-HASH-8). Hashes are not recomputed: reads check them.
@@ -55,6 +55,24 @@ pub(crate) fn fence(append: &Append, head: Head, current: i64) -> Result<i64, Er
         )));
     }
     Ok(fence)
+}
+
+/// Keys that the append uses for the first time are free, or it frees them itself. `used` says what a key was used for.
+pub(crate) fn keys<E: From<Error>>(
+    append: &Append,
+    mut used: impl FnMut(&str) -> Result<Option<KeyUse>, E>,
+) -> Result<(), E> {
+    for (at, change) in append.keys.iter().enumerate() {
+        let KeyChange::First { key, .. } = change else { continue };
+        let freed = |used: &KeyUse| {
+            let of = |change: &KeyChange| matches!(change, KeyChange::Freed { key: k, call_seq } if k == key && *call_seq == used.call_seq);
+            append.keys[..at].iter().any(of)
+        };
+        if let Some(used) = used(key)?.filter(|used| !freed(used)) {
+            return Err(Error::KeyUsed { session: append.session.clone(), used }.into());
+        }
+    }
+    Ok(())
 }
 
 /// Where a fork cuts its parent: R-FORK-2 for an `at_seq` of 0.

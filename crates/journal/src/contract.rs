@@ -198,10 +198,10 @@ pub trait Journal: Send + Sync + 'static {
     /// [`Error::NotFound`], [`Error::Full`], [`Error::Failed`].
     async fn announced(&self, uid: &SessionUid, request_seq: i64) -> Result<(), Error>;
 
-    /// Appends records. Head first, then fence (R-CAS-1).
+    /// Appends records. Head first, then fence (R-CAS-1), then keys.
     ///
     /// # Errors
-    /// [`Error::Conflict`], [`Error::Fenced`], [`Error::NotFound`], [`Error::Full`], [`Error::Failed`].
+    /// [`Error::Conflict`], [`Error::Fenced`], [`Error::KeyUsed`], [`Error::NotFound`], [`Error::Full`], [`Error::Failed`].
     async fn append(&self, append: Append) -> Result<Appended, Error>;
 
     /// Raises the session's fence by one and returns it (R-CAS-2).

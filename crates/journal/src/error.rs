@@ -2,6 +2,8 @@
 
 use inspan_wire::SessionUid;
 
+use crate::KeyUse;
+
 /// A store's refusal. Nothing was written unless the variant says otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -24,6 +26,14 @@ pub enum Error {
         held: i64,
         /// The session's fence.
         current: i64,
+    },
+    /// An idempotency key of the session that was to be used for the first time is in use (R-TOOL-16).
+    #[error("an idempotency key of {session} is in use since seq {}", used.call_seq)]
+    KeyUsed {
+        /// The session.
+        session: SessionUid,
+        /// What it was used for.
+        used: KeyUse,
     },
     /// No such session, or it was deleted.
     #[error("no session {0}")]

@@ -29,6 +29,14 @@ pub enum KeyChange {
         /// Seq of the TOOL_CALL.
         call_seq: i64,
     },
+    /// As [`KeyChange::Sent`], by a writer that has not asked first: when the key is in use, the whole append is refused with
+    /// [`Error::KeyUsed`](crate::Error::KeyUsed).
+    First {
+        /// The idempotency key.
+        key: String,
+        /// Seq of the TOOL_CALL.
+        call_seq: i64,
+    },
     /// The result of that call is on record. Nothing changes when the key is another call's.
     Answered {
         /// The idempotency key.

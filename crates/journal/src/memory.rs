@@ -163,8 +163,9 @@ impl Journal for Store {
         admit::shape(&append)?;
         admit::requests(&append.requests)?;
         let mut inner = self.lock();
-        let session = &inner.live(&append.session)?.session;
-        let fence = admit::fence(&append, session.head, session.fence)?;
+        let slot = inner.live(&append.session)?;
+        let fence = admit::fence(&append, slot.session.head, slot.session.fence)?;
+        admit::keys::<Error>(&append, |key| Ok(slot.keys.get(key).copied()))?;
         let now = inner.now(&*self.clock);
         let ts_ms = now / 1_000_000;
         inner.write(&append, fence, now);
@@ -537,7 +538,7 @@ impl Slot {
     /// Takes note of what becomes of a key.
     fn change(&mut self, change: KeyChange) {
         match change {
-            KeyChange::Sent { key, call_seq } => {
+            KeyChange::Sent { key, call_seq } | KeyChange::First { key, call_seq } => {
                 self.keys.entry(key).or_insert(KeyUse { call_seq, result_seq: None });
             }
             KeyChange::Answered { key, call_seq, result_seq } => {

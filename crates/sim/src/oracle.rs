@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use inspan_engine::scan::Folder;
 use inspan_engine::tape::is_effect;
 use inspan_engine::{Action, POLICY, ReplayRule};
-use inspan_journal::{Append, Appended, Error, FenceRule, Record, Session};
+use inspan_journal::{Append, Appended, Error, FenceRule, KeyChange, Record, Session};
 use inspan_wire::event::tool_difference;
 use inspan_wire::v1::{self, EventKind, event::Body, lifecycle};
 use inspan_wire::{SessionUid, canon, parse};
@@ -166,6 +166,16 @@ impl Mirror {
     }
 }
 
+/// Whether the append uses a key for the first time that the call at `call_seq` used before.
+fn uses_again(append: &Append, mirror: &Mirror, call_seq: i64) -> bool {
+    let first = append.keys.iter().find_map(|change| match change {
+        KeyChange::First { key, .. } => Some(key),
+        _ => None,
+    });
+    let before = usize::try_from(call_seq - 1).ok().and_then(|at| mirror.events.get(at)?.body.as_ref());
+    matches!((first, before), (Some(key), Some(Body::Tool(call))) if call.idempotency_key == *key)
+}
+
 impl Oracle {
     /// A session, deleted or not.
     pub(crate) fn mirror(&self, uid: &SessionUid) -> Option<&Mirror> {
@@ -226,6 +236,7 @@ impl Oracle {
             Error::Conflict { .. } => append.expect_head != mirror.head(),
             Error::Fenced { .. } => matches!(append.fence, FenceRule::Held(held) if held < mirror.fence),
             Error::NotFound(_) => mirror.deleted,
+            Error::KeyUsed { used, .. } => uses_again(append, mirror, used.call_seq),
             _ => false,
         };
         ensure(right, Promise::OneWriter, || format!("{}: an append was refused without reason: {error}", short(uid)))

@@ -124,6 +124,26 @@ impl TurnSink {
         Ok(true)
     }
 
+    /// Records a call that may run, and its key with it, without asking first: the store says in the same commit whether
+    /// the key is free. Gives the call's seq; `Err` is what the session knows of the key, and nothing is recorded then.
+    pub(super) async fn record_first(
+        &self,
+        state: &mut State,
+        event: &v1::Event,
+        call: &v1::ToolCall,
+    ) -> Result<Result<i64, Known>, SinkError> {
+        let writer = &mut state.live()?.writer;
+        match writer.append_first(event.clone(), call.idempotency_key.clone()).await {
+            Ok(Ok(())) => {
+                let seq = writer.head_seq();
+                state.tape.recorded(event.kind());
+                Ok(Ok(seq))
+            }
+            Ok(Err(used)) => self.look_up(call, used).await.map(Err).map_err(|e| state.latch(e)),
+            Err(e) => Err(state.latch(e)),
+        }
+    }
+
     /// A call and what closes it without a run, in one commit.
     pub(super) async fn record_settled(
         &self,

@@ -83,7 +83,14 @@ impl TurnSink {
         if let Some(Verdict { action: Action::Deny, rule, .. }) = &verdict {
             return self.deny(state, event, &call, rule).await;
         }
-        let known = self.known(state, &call, None).await?;
+        let known = if asks {
+            self.known(state, &call, None).await?
+        } else {
+            match self.record_first(state, &event, &call).await? {
+                Ok(seq) => return self.run(state, call, seq, None).await,
+                Err(known) => known,
+            }
+        };
         let now_ns = state.live()?.rim.now_ns();
         let mut asks_because =
             asks.then(|| verdict.map(|v| ask::reason(&v.rule, v.expires, now_ns)).unwrap_or_default());

@@ -10,7 +10,7 @@ use crate::keys::{Fold, KeyChange, KeyUse};
 /// Carries out `change`.
 pub(super) fn apply(conn: &Connection, session: i64, change: &KeyChange) -> rusqlite::Result<()> {
     let (sql, key, call_seq, result_seq) = match change {
-        KeyChange::Sent { key, call_seq } => (
+        KeyChange::Sent { key, call_seq } | KeyChange::First { key, call_seq } => (
             "INSERT OR IGNORE INTO tool_keys (session, key, call_seq, result_seq) VALUES (?1, ?2, ?3, ?4)",
             key,
             call_seq,

@@ -59,6 +59,7 @@ pub(super) fn append(tx: &mut Tx<'_>, prepared: &Prepared) -> Result<Appended, S
     let append = &prepared.append;
     let slot = tx.slot(&append.session)?;
     let fence = admit::fence(append, slot.session.head, slot.session.fence)?;
+    admit::keys(append, |key| tool_keys::find(tx.conn, slot.key, key).map_err(Stop::from))?;
     let ts_ms = tx.now_ns / 1_000_000;
     let (mut head, mut last_id) = (slot.session.head, slot.last_id);
     for record in &append.records {

@@ -1,6 +1,6 @@
 //! What idempotency keys were used for (R-TOOL-16).
 
-use inspan_journal::{Append, Import, ImportBatch, KeyChange, KeyUse};
+use inspan_journal::{Append, Error, Import, ImportBatch, KeyChange, KeyUse};
 use inspan_wire::event::principal;
 use inspan_wire::v1::{self, EventKind, event::Body, tool_result::Code};
 use inspan_wire::{SessionUid, canon};
@@ -9,6 +9,10 @@ use super::{Bed, append_to, new_session};
 
 fn sent(key: &str, call_seq: i64) -> KeyChange {
     KeyChange::Sent { key: key.to_owned(), call_seq }
+}
+
+fn first(key: &str, call_seq: i64) -> KeyChange {
+    KeyChange::First { key: key.to_owned(), call_seq }
 }
 
 fn answered(key: &str, call_seq: i64, result_seq: i64) -> KeyChange {
@@ -50,6 +54,25 @@ pub(crate) async fn a_refused_append_changes_no_key(bed: Bed) {
     let stale = Append { keys: vec![sent("k", 1)], ..append_to("a", Default::default(), &["{}"]) };
     bed.append(stale).await.unwrap_err();
     assert_eq!(used(&bed, "a", "k").await, None);
+}
+
+pub(crate) async fn a_first_use_is_refused_when_the_key_is_in_use(bed: Bed) {
+    bed.session_of("a", 3).await;
+    change(&bed, "a", vec![first("k", 4)]).await;
+    change(&bed, "a", vec![first("other", 5), answered("k", 4, 5)]).await;
+    let head = bed.head("a").await;
+    let again = Append { keys: vec![freed("other", 5), first("k", 6)], ..append_to("a", head, &["{}"]) };
+    let used_before = KeyUse { call_seq: 4, result_seq: Some(5) };
+    assert_eq!(bed.append(again).await, Err(Error::KeyUsed { session: "a".into(), used: used_before }));
+    assert_eq!(bed.head("a").await, head, "nothing was appended");
+    assert_eq!(used(&bed, "a", "other").await, Some((5, None)), "and no other key changed");
+    let stale = Append { keys: vec![first("k", 3)], ..append_to("a", Default::default(), &["{}"]) };
+    assert!(matches!(bed.append(stale).await, Err(Error::Conflict { .. })), "the head comes first");
+    change(&bed, "a", vec![freed("k", 4), first("k", 6)]).await;
+    assert_eq!(used(&bed, "a", "k").await, Some((6, None)), "an append may free a key and use it");
+    let head = bed.head("a").await;
+    let other = Append { keys: vec![freed("k", 5), first("k", 7)], ..append_to("a", head, &["{}"]) };
+    assert!(bed.append(other).await.is_err(), "what another call frees is not free");
 }
 
 pub(crate) async fn a_call_that_never_ran_frees_its_key(bed: Bed) {

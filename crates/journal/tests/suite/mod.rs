@@ -304,7 +304,8 @@ macro_rules! suite {
                 a_failed_import_leaves_its_uid_free, an_import_that_does_not_link_is_refused,
             ],
             keys: [
-                a_key_stands_for_its_first_call, a_refused_append_changes_no_key, a_call_that_never_ran_frees_its_key,
+                a_key_stands_for_its_first_call, a_refused_append_changes_no_key,
+                a_first_use_is_refused_when_the_key_is_in_use, a_call_that_never_ran_frees_its_key,
                 keys_of_a_fork_are_its_own, an_import_knows_its_keys,
             ],
         );
