@@ -8,10 +8,10 @@ use rusqlite::{Connection, params};
 use super::asks;
 use super::fault::Stop;
 use super::landmarks;
-use super::requests::{self, Kept};
+use super::requests::Kept;
 use super::sweep;
 use super::tool_keys;
-use super::write::{self, life};
+use super::write::{self, Rows, life};
 use super::writer::{Slot, Tx, Writer};
 use crate::keys::Fold;
 use crate::{Error, Head, ImportBatch, NewRecord, Record, Session, State, admit};
@@ -50,9 +50,9 @@ impl Running {
         let bytes = records.iter().map(|record| record.event.len()).sum();
         self.writer
             .call_of(bytes, move |tx| {
-                insert(tx.conn, key, &records)?;
-                turns.iter().try_for_each(|turn| write::insert_turn(tx.conn, key, turn))?;
-                requests.iter().try_for_each(|kept| requests::keep(tx.conn, key, kept))?;
+                let mut rows = Rows::of(tx.conn, key, landmarks::last(tx.conn, key)?, &turns, &requests)?;
+                insert(tx.conn, &mut rows, &records)?;
+                landmarks::set_last(tx.conn, key, rows.last.id)?;
                 changes.iter().try_for_each(|change| tool_keys::apply(tx.conn, key, change))?;
                 write::insert_blobs(tx.conn, key, &blobs)
             })
@@ -109,14 +109,12 @@ fn in_journal(uid: &SessionUid, parent: &SessionUid, at: i64, head: Head) -> Res
     Err(Error::Invalid(format!("cannot import {uid} as a fork of {parent} at {at}: its journal ends at {}", head.seq)))
 }
 
-fn insert(conn: &Connection, key: i64, records: &[Record]) -> Result<(), Stop> {
-    let mut last_id = landmarks::last(conn, key)?;
-    for record in records {
+fn insert(conn: &Connection, rows: &mut Rows, records: &[Record]) -> Result<(), Stop> {
+    records.iter().try_for_each(|record| {
         let Record { seq, prev_hash, content_hash, fence, ts_ms, event } = record;
         let new = NewRecord { seq: *seq, prev_hash: *prev_hash, content_hash: *content_hash, event: event.clone() };
-        last_id = write::insert_record(conn, key, last_id, (*fence, *ts_ms), &new)?;
-    }
-    Ok(landmarks::set_last(conn, key, last_id)?)
+        rows.insert(conn, (*fence, *ts_ms), &new)
+    })
 }
 
 fn finish(tx: &mut Tx<'_>, key: i64, session: &Session) -> Result<(), Stop> {
@@ -136,8 +134,8 @@ fn finish(tx: &mut Tx<'_>, key: i64, session: &Session) -> Result<(), Stop> {
     tx.conn.execute("UPDATE sessions SET life = ?2 WHERE key = ?1", params![key, life::LIVE])?;
     tx.conn.execute("DELETE FROM imports WHERE session = ?1", [key])?;
     asks::moved(tx.conn, key, None, session, since_ns(tx.conn, key, session)?)?;
-    let last_id = landmarks::last(tx.conn, key)?;
-    tx.remember(Slot { key, session: Arc::new(session.clone()), last_id });
+    let last = landmarks::last(tx.conn, key)?;
+    tx.remember(Slot { key, session: Arc::new(session.clone()), last });
     Ok(())
 }
 

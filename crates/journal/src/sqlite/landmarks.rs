@@ -7,6 +7,8 @@
 use inspan_wire::Digest;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
+use super::requests;
+
 /// From one landmark to the next. The schema knows this number too.
 const STRIDE: i64 = 32;
 
@@ -41,9 +43,19 @@ pub(super) fn rows(conn: &Connection, session: i64, first: i64, last: i64) -> ru
     if whole { Ok(rows) } else { scan(conn, session, first, last) }
 }
 
-/// The row of the last record that `session` itself holds; 0 for none.
-pub(super) fn last(conn: &Connection, session: i64) -> rusqlite::Result<i64> {
-    conn.prepare_cached("SELECT last_id FROM heads WHERE session = ?1")?.query_row([session], |row| row.get(0))
+/// The last record that a session itself holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Last {
+    /// Its row; 0 for none.
+    pub(super) id: i64,
+    /// The row of the turn that it is in; 0 for none.
+    pub(super) turn: i64,
+}
+
+/// The last record that `session` itself holds.
+pub(super) fn last(conn: &Connection, session: i64) -> rusqlite::Result<Last> {
+    let sql = "SELECT h.last_id, coalesce(r.turn, 0) FROM heads h LEFT JOIN records r ON r.id = h.last_id WHERE h.session = ?1";
+    conn.prepare_cached(sql)?.query_row([session], |row| Ok(Last { id: row.get(0)?, turn: row.get(1)? }))
 }
 
 /// Notes the row of the last record that `session` itself holds.
@@ -78,16 +90,29 @@ pub(super) fn time(conn: &Connection, session: i64, seq: i64) -> rusqlite::Resul
     conn.prepare_cached("SELECT ts_ms FROM records WHERE id = ?1")?.query_row([row], |row| row.get(0)).optional()
 }
 
-/// Removes the last records of `session` behind `floor`, `limit` at most, and says how many.
+/// The row of the last turn that starts at or before record `seq` of `session`, among those that the session itself
+/// holds; 0 for none.
+pub(super) fn turn(conn: &Connection, session: i64, seq: i64) -> rusqlite::Result<i64> {
+    let Some(&row) = rows(conn, session, seq, seq)?.first() else { return Ok(0) };
+    conn.prepare_cached("SELECT turn FROM records WHERE id = ?1")?.query_row([row], |row| row.get(0))
+}
+
+/// Removes the last records of `session` behind `floor`, `limit` at most, with the turns that start there and the requests
+/// that they carry, and says how many.
 pub(super) fn drop_last(conn: &Connection, session: i64, floor: i64, limit: u32) -> rusqlite::Result<u32> {
-    let mut next = last(conn, session)?;
+    let mut next = last(conn, session)?.id;
     let (mut dropped, mut lowest) = (0, i64::MAX);
     while next != 0 && dropped < limit {
         let found = conn
-            .prepare_cached("DELETE FROM records WHERE id = ?1 AND seq > ?2 RETURNING seq, prev_id")?
-            .query_row([next, floor], |row| Ok((row.get(0)?, row.get(1)?)))
+            .prepare_cached("DELETE FROM records WHERE id = ?1 AND seq > ?2 RETURNING seq, prev_id, turn, request")?
+            .query_row([next, floor], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get::<_, i64>(2)?, row.get::<_, Option<i64>>(3)?))
+            })
             .optional()?;
-        let Some((seq, prev)) = found else { break };
+        let Some((seq, prev, turn, request)) = found else { break };
+        conn.prepare_cached("DELETE FROM turns WHERE id = ?1 AND first_seq = ?2")?.execute([turn, seq])?;
+        // The newest first: a difference goes before the text that it needs.
+        request.map_or(Ok(()), |request| requests::disown(conn, request))?;
         (lowest, next) = (seq, prev);
         dropped += 1;
     }

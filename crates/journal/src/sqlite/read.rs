@@ -142,11 +142,11 @@ impl View<'_> {
 
     pub(super) fn turn_at(&self, uid: &SessionUid, at: i64) -> Result<Option<TurnMark>, Stop> {
         let live = self.live(uid)?;
-        let sql = "SELECT execution_id, first_seq, compute, exec, pending, scan FROM turns \
-                   WHERE session = ?1 AND first_seq BETWEEN ?2 AND ?3 ORDER BY first_seq DESC LIMIT 1";
-        let mut statement = self.tx.prepare_cached(sql)?;
-        for segment in self.lineage(live.key)?.cut(1, at).rev() {
-            let mut rows = statement.query(params![segment.owner, segment.first, segment.last])?;
+        let sql = "SELECT execution_id, first_seq, compute, exec, pending, scan FROM turns WHERE id = ?1";
+        for segment in self.lineage(live.key)?.cut(1, at.min(live.head.seq)).rev() {
+            let turn = landmarks::turn(&self.tx, segment.owner, segment.last)?;
+            let mut statement = self.tx.prepare_cached(sql)?;
+            let mut rows = statement.query([turn])?;
             if let Some(row) = rows.next()? {
                 let before = state(uid.as_str(), row, 2)?;
                 return Ok(Some(TurnMark { execution_id: row.get(0)?, first_seq: row.get(1)?, before }));

@@ -33,23 +33,46 @@ impl Kept {
     }
 }
 
-/// Keeps a text, unless its digest is there already, and notes who carries it.
-pub(super) fn keep(conn: &Connection, session: i64, kept: &Kept) -> Result<(), Stop> {
-    let key = match find(conn, kept.digest)? {
-        Some((key, _)) => key,
-        None => insert(conn, kept)?,
-    };
-    conn.prepare_cached("INSERT OR IGNORE INTO request_refs (session, seq, request) VALUES (?1, ?2, ?3)")?
-        .execute(params![session, kept.seq, key])?;
-    Ok(())
+/// The texts that were kept for records which are about to be written, by the records' seq.
+#[derive(Default)]
+pub(super) struct Carried(Vec<(i64, i64)>);
+
+impl Carried {
+    /// The request that was kept for the record.
+    pub(super) fn by(&self, seq: i64) -> Option<i64> {
+        self.0.iter().find(|(carrier, _)| *carrier == seq).map(|(_, key)| *key)
+    }
 }
 
-fn insert(conn: &Connection, kept: &Kept) -> Result<i64, Stop> {
+/// Keeps texts, those aside whose digest is there already, and notes who carries them: the record itself, when the text is
+/// new. Of a session that carries a text already nothing more is noted: its earlier record stays as long as any.
+pub(super) fn keep(conn: &Connection, session: i64, requests: &[Kept]) -> Result<Carried, Stop> {
+    let mut carried = Carried::default();
+    for kept in requests {
+        let key = match find(conn, kept.digest)? {
+            Some(found) if found.owner == Some(session) => continue,
+            Some(found) => found.key,
+            None if carried.by(kept.seq).is_none() => {
+                carried.0.push((kept.seq, insert(conn, kept, Some(session))?));
+                continue;
+            }
+            None => insert(conn, kept, None)?,
+        };
+        conn.prepare_cached(
+            "INSERT INTO request_refs (session, seq, request) SELECT ?1, ?2, ?3 \
+             WHERE NOT EXISTS (SELECT 1 FROM request_refs WHERE request = ?3 AND session = ?1)",
+        )?
+        .execute(params![session, kept.seq, key])?;
+    }
+    Ok(carried)
+}
+
+fn insert(conn: &Connection, kept: &Kept, owner: Option<i64>) -> Result<i64, Stop> {
     let text = kept.text.as_bytes();
     let difference = match kept.base {
-        Some((digest, shared)) => find(conn, digest)?.and_then(|(base, cost)| {
-            let cost = delta::cost(cost, shared.middle(text).len(), text.len())?;
-            Some((base, shared, cost))
+        Some((digest, shared)) => find(conn, digest)?.and_then(|base| {
+            let cost = delta::cost(base.cost, shared.middle(text).len(), text.len())?;
+            Some((base.key, shared, cost))
         }),
         None => None,
     };
@@ -58,12 +81,14 @@ fn insert(conn: &Connection, kept: &Kept) -> Result<i64, Stop> {
         None => (None, Shared { prefix: 0, suffix: 0 }, text.len()),
     };
     conn.prepare_cached(
-        "INSERT INTO requests (digest, size, cost, base, prefix, suffix, middle) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        "INSERT INTO requests (digest, size, cost, owner, base, prefix, suffix, middle) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
     )?
     .execute(params![
         kept.digest.0,
         as_i64(text.len()),
         as_i64(cost),
+        owner,
         base,
         as_i64(shared.prefix),
         as_i64(shared.suffix),
@@ -72,16 +97,23 @@ fn insert(conn: &Connection, kept: &Kept) -> Result<i64, Stop> {
     Ok(conn.last_insert_rowid())
 }
 
-/// Key and cost of a text.
-fn find(conn: &Connection, digest: Digest) -> rusqlite::Result<Option<(i64, usize)>> {
-    conn.prepare_cached("SELECT key, cost FROM requests WHERE digest = ?1")?
-        .query_row([digest.0], |row| Ok((row.get(0)?, size(row, 1)?)))
+/// A text that is kept.
+struct Found {
+    key: i64,
+    cost: usize,
+    /// The session with the record that it was kept for.
+    owner: Option<i64>,
+}
+
+fn find(conn: &Connection, digest: Digest) -> rusqlite::Result<Option<Found>> {
+    conn.prepare_cached("SELECT key, cost, owner FROM requests WHERE digest = ?1")?
+        .query_row([digest.0], |row| Ok(Found { key: row.get(0)?, cost: size(row, 1)?, owner: row.get(2)? }))
         .optional()
 }
 
 /// Reads a text back.
 pub(super) fn read(conn: &Connection, digest: Digest) -> Result<Option<Arc<str>>, Stop> {
-    let Some((mut at, _)) = find(conn, digest)? else { return Ok(None) };
+    let Some(Found { key: mut at, .. }) = find(conn, digest)? else { return Ok(None) };
     let mut differences = Vec::new();
     let mut text = loop {
         let (base, shared, middle) = row(conn, at)?;
@@ -104,6 +136,12 @@ fn row(conn: &Connection, key: i64) -> rusqlite::Result<(Option<i64>, Shared, Ve
         .query_row([key], |row| Ok((row.get(0)?, Shared { prefix: size(row, 1)?, suffix: size(row, 2)? }, row.get(3)?)))
 }
 
+/// The record that a text was kept for is gone.
+pub(super) fn disown(conn: &Connection, key: i64) -> rusqlite::Result<()> {
+    conn.prepare_cached("UPDATE requests SET owner = NULL WHERE key = ?1")?.execute([key])?;
+    prune(conn, key)
+}
+
 /// Removes a text that no record carries and no difference needs, then its base if that was the
 /// last that needed it.
 pub(super) fn prune(conn: &Connection, key: i64) -> rusqlite::Result<()> {
@@ -111,7 +149,7 @@ pub(super) fn prune(conn: &Connection, key: i64) -> rusqlite::Result<()> {
     while let Some(key) = next {
         next = conn
             .prepare_cached(
-                "DELETE FROM requests WHERE key = ?1 \
+                "DELETE FROM requests WHERE key = ?1 AND owner IS NULL \
                  AND NOT EXISTS (SELECT 1 FROM request_refs WHERE request = ?1) \
                  AND NOT EXISTS (SELECT 1 FROM requests WHERE base = ?1) \
                  RETURNING base",

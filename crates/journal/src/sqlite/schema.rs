@@ -14,6 +14,7 @@ const MIGRATIONS: &[Migration] = &[
     sql(include_str!("../../migrations/0003_registrations.sql")),
     sql(include_str!("../../migrations/0004_asks.sql")),
     Migration { sql: include_str!("../../migrations/0005_tool_keys.sql"), fill: Some(tool_keys::fill) },
+    sql(include_str!("../../migrations/0006_on_the_record.sql")),
 ];
 
 /// One step of the schema, in one transaction.

@@ -67,7 +67,6 @@ pub(super) fn step(conn: &Connection) -> rusqlite::Result<bool> {
     if full {
         return Ok(true);
     }
-    conn.execute("DELETE FROM turns WHERE session = ?1 AND first_seq > ?2", params![key, floor])?;
     conn.execute("DELETE FROM trash WHERE session = ?1", [key])?;
     let reads_less = match needed {
         Some(needed) => conn.execute(

@@ -12,8 +12,8 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::asks;
 use super::fault::Stop;
-use super::landmarks;
-use super::requests::{self, Kept};
+use super::landmarks::{self, Last};
+use super::requests::{self, Carried, Kept};
 use super::tool_keys;
 use super::writer::{Slot, Tx};
 use crate::{Append, Appended, Error, Fork, ForkChild, Head, NewRecord, NewSession, Session, TurnMark, admit, memory};
@@ -61,23 +61,18 @@ pub(super) fn append(tx: &mut Tx<'_>, prepared: &Prepared) -> Result<Appended, S
     let fence = admit::fence(append, slot.session.head, slot.session.fence)?;
     admit::keys(append, |key| tool_keys::find(tx.conn, slot.key, key).map_err(Stop::from))?;
     let ts_ms = tx.now_ns / 1_000_000;
-    let (mut head, mut last_id) = (slot.session.head, slot.last_id);
+    let mut rows = Rows::of(tx.conn, slot.key, slot.last, append.turn.as_slice(), &prepared.requests)?;
     for record in &append.records {
-        last_id = insert_record(tx.conn, slot.key, last_id, (fence, ts_ms), record)?;
-        head = Head { seq: record.seq, hash: Some(record.content_hash) };
+        rows.insert(tx.conn, (fence, ts_ms), record)?;
     }
-    if let Some(turn) = &append.turn {
-        insert_turn(tx.conn, slot.key, turn)?;
-    }
-    for kept in &prepared.requests {
-        requests::keep(tx.conn, slot.key, kept)?;
-    }
+    let last = append.records.last().map(|record| Head { seq: record.seq, hash: Some(record.content_hash) });
+    let head = last.unwrap_or(slot.session.head);
     insert_blobs(tx.conn, slot.key, &prepared.blobs)?;
     append.keys.iter().try_for_each(|change| tool_keys::apply(tx.conn, slot.key, change))?;
     let mut session = (*slot.session).clone();
     (session.head, session.fence, session.update_ns) = (head, fence, tx.now_ns);
     let before = std::mem::replace(&mut session.state, append.state.clone());
-    let slot = Slot { key: slot.key, session: Arc::new(session), last_id };
+    let slot = Slot { key: slot.key, session: Arc::new(session), last: rows.last };
     update_head(tx, &slot)?;
     asks::moved(tx.conn, slot.key, Some(&before), &slot.session, tx.now_ns)?;
     tx.remember(slot);
@@ -98,7 +93,7 @@ pub(super) fn create(tx: &mut Tx<'_>, new: &NewSession) -> Result<Session, Stop>
     let session = session(new, None, tx.now_ns, tx.now_ns);
     let key = insert_session(tx.conn, life::LIVE, &session, None)?;
     asks::moved(tx.conn, key, None, &session, tx.now_ns)?;
-    tx.remember(Slot { key, session: Arc::new(session.clone()), last_id: 0 });
+    tx.remember(Slot { key, session: Arc::new(session.clone()), last: Last::default() });
     Ok(session)
 }
 
@@ -128,10 +123,11 @@ fn insert_child(
     session.head = Head { seq: child.marker.seq, hash: Some(child.marker.content_hash) };
     session.fence = 1;
     let key = insert_session(tx.conn, life::LIVE, &session, Some(parent_key))?;
-    let last_id = insert_record(tx.conn, key, 0, (session.fence, tx.now_ns / 1_000_000), &child.marker)?;
-    landmarks::set_last(tx.conn, key, last_id)?;
+    let mut rows = Rows::of(tx.conn, key, Last::default(), &[], &[])?;
+    rows.insert(tx.conn, (session.fence, tx.now_ns / 1_000_000), &child.marker)?;
+    landmarks::set_last(tx.conn, key, rows.last.id)?;
     asks::moved(tx.conn, key, None, &session, tx.now_ns)?;
-    tx.remember(Slot { key, session: Arc::new(session.clone()), last_id });
+    tx.remember(Slot { key, session: Arc::new(session.clone()), last: rows.last });
     Ok(session)
 }
 
@@ -185,37 +181,66 @@ pub(super) fn insert_session(
     Ok(key)
 }
 
-pub(super) fn insert_record(
-    conn: &Connection,
+/// Records on their way into a session, with the turns that start among them and the requests that they carry.
+pub(super) struct Rows {
     session: i64,
-    prev_id: i64,
-    (fence, ts_ms): (i64, i64),
-    record: &NewRecord,
-) -> Result<i64, Stop> {
-    let mut insert = conn.prepare_cached(
-        "INSERT INTO records (session, seq, prev_id, fence, ts_ms, prev_hash, content_hash, event) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-    )?;
-    let id = insert.insert(params![
-        session,
-        record.seq,
-        prev_id,
-        fence,
-        ts_ms,
-        record.prev_hash.map(|h| h.0),
-        record.content_hash.0,
-        &record.event[..],
-    ])?;
-    landmarks::note(conn, session, record.seq, id)?;
-    Ok(id)
+    /// First seq and row of each turn to come, the last one first.
+    turns: Vec<(i64, i64)>,
+    requests: Carried,
+    /// The last record so far.
+    pub(super) last: Last,
 }
 
-pub(super) fn insert_turn(conn: &Connection, session: i64, turn: &TurnMark) -> Result<(), Stop> {
-    conn.prepare_cached(
+impl Rows {
+    /// Writes `turns`, in order, and `requests`; their records are to follow `last`.
+    pub(super) fn of(
+        conn: &Connection,
+        session: i64,
+        last: Last,
+        turns: &[TurnMark],
+        requests: &[Kept],
+    ) -> Result<Rows, Stop> {
+        let turns = turns.iter().rev().map(|turn| Ok((turn.first_seq, insert_turn(conn, session, turn)?)));
+        let turns = turns.collect::<Result<_, Stop>>()?;
+        Ok(Rows { session, turns, requests: requests::keep(conn, session, requests)?, last })
+    }
+
+    /// Writes the next record.
+    pub(super) fn insert(
+        &mut self,
+        conn: &Connection,
+        (fence, ts_ms): (i64, i64),
+        record: &NewRecord,
+    ) -> Result<(), Stop> {
+        if let Some((_, turn)) = self.turns.pop_if(|(first_seq, _)| *first_seq <= record.seq) {
+            self.last.turn = turn;
+        }
+        let mut insert = conn.prepare_cached(
+            "INSERT INTO records (session, seq, prev_id, turn, request, fence, ts_ms, prev_hash, content_hash, event) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+        )?;
+        self.last.id = insert.insert(params![
+            self.session,
+            record.seq,
+            self.last.id,
+            self.last.turn,
+            self.requests.by(record.seq),
+            fence,
+            ts_ms,
+            record.prev_hash.map(|h| h.0),
+            record.content_hash.0,
+            &record.event[..],
+        ])?;
+        Ok(landmarks::note(conn, self.session, record.seq, self.last.id)?)
+    }
+}
+
+fn insert_turn(conn: &Connection, session: i64, turn: &TurnMark) -> Result<i64, Stop> {
+    let mut insert = conn.prepare_cached(
         "INSERT INTO turns (session, first_seq, execution_id, compute, exec, pending, scan) \
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-    )?
-    .execute(params![
+    )?;
+    Ok(insert.insert(params![
         session,
         turn.first_seq,
         turn.execution_id,
@@ -223,8 +248,7 @@ pub(super) fn insert_turn(conn: &Connection, session: i64, turn: &TurnMark) -> R
         turn.before.exec,
         asks::encode(&turn.before),
         &turn.before.scan[..],
-    ])?;
-    Ok(())
+    ])?)
 }
 
 pub(super) fn insert_blobs(conn: &Connection, session: i64, blobs: &[(i64, Digest)]) -> Result<(), Stop> {
@@ -253,7 +277,7 @@ fn update_head(tx: &Tx<'_>, slot: &Slot) -> Result<(), Stop> {
             state.exec,
             asks::encode(state),
             &state.scan[..],
-            slot.last_id,
+            slot.last.id,
         ])?;
     Ok(())
 }

@@ -18,6 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::checkpoint::{self, Checkpointer};
 use super::fault::{self, Kind, Stop};
 use super::file::Database;
+use super::landmarks::{self, Last};
 use super::live::{self, Live};
 use super::read;
 use super::sweep;
@@ -54,8 +55,8 @@ pub(super) struct Tx<'a> {
 pub(super) struct Slot {
     pub(super) key: i64,
     pub(super) session: Arc<Session>,
-    /// The row of the last record that it holds itself; 0 for none.
-    pub(super) last_id: i64,
+    /// The last record that it holds itself.
+    pub(super) last: Last,
 }
 
 /// Whether a session waits for a person: it may for days, so nothing of it stays in memory.
@@ -70,10 +71,9 @@ impl Tx<'_> {
             return Ok(slot.clone());
         }
         let session = read::session_of(self.conn, uid)?.ok_or_else(|| Error::NotFound(uid.clone()))?;
-        let sql = "SELECT s.key, h.last_id FROM sessions s JOIN heads h ON h.session = s.key WHERE s.uid = ?1";
-        let (key, last_id) =
-            self.conn.prepare_cached(sql)?.query_row([uid.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let slot = Slot { key, session: Arc::new(session), last_id };
+        let sql = "SELECT key FROM sessions WHERE uid = ?1";
+        let key = self.conn.prepare_cached(sql)?.query_row([uid.as_str()], |row| row.get(0))?;
+        let slot = Slot { key, session: Arc::new(session), last: landmarks::last(self.conn, key)? };
         if !sleeps(&slot) {
             self.slots.put(uid.clone(), slot.clone());
         }

@@ -9,6 +9,7 @@ use crate::suite::{HandClock, START_NS, append_to, check_chain, child, head_afte
 
 mod commit;
 mod disk;
+mod earlier;
 mod kill;
 mod log;
 mod open;
