@@ -17,67 +17,98 @@ use crate::gate::{Gate, Gates, Stage};
 /// A long turn gets a mark every so many records, so that a fork in its middle folds a bounded part.
 const MARK_EVERY: i64 = 4096;
 
+/// What is as it starts is left out of what is stored: a scan is written with every append.
+fn is_default<T: Default + PartialEq>(field: &T) -> bool {
+    *field == T::default()
+}
+
 /// The folded view of records `1..=head`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Scan {
     /// The last folded seq.
+    #[serde(skip_serializing_if = "is_default")]
     pub head: i64,
     /// A `v1::ComputeState` number (R-LIFE-2).
+    #[serde(skip_serializing_if = "is_default")]
     pub compute: i32,
     /// Seq of the latest fork marker; records below it are inherited. 0 without one.
+    #[serde(skip_serializing_if = "is_default")]
     pub fork_seq: i64,
     /// Seq of the first record with an execution id; 0 while the journal is legacy or empty.
+    #[serde(skip_serializing_if = "is_default")]
     pub modern_seq: i64,
     /// The last execution by first appearance: the only one that Resume may pick (R-RESUME-1).
+    #[serde(skip_serializing_if = "is_default")]
     pub turn: Option<TurnScan>,
     /// The part without execution ids.
+    #[serde(skip_serializing_if = "is_default")]
     pub legacy: LegacyScan,
     /// The first record that does not fit into an execution (R-EXEC).
+    #[serde(skip_serializing_if = "is_default")]
     pub fault: Option<Fault>,
     /// The first record that breaks the legacy boundary (R-LEGACY-2): it stops new turns too.
+    #[serde(skip_serializing_if = "is_default")]
     pub boundary_fault: Option<Fault>,
     /// `input_hash` of the last MODEL_CALL: what the next request is stored as a difference to.
+    #[serde(skip_serializing_if = "is_default")]
     pub last_request: Option<String>,
     /// Seq of the last mark.
+    #[serde(skip_serializing_if = "is_default")]
     pub mark_seq: i64,
 }
 
 /// What is known of the last execution.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct TurnScan {
     /// Its id.
+    #[serde(skip_serializing_if = "is_default")]
     pub execution_id: String,
     /// Seq of its first record.
+    #[serde(skip_serializing_if = "is_default")]
     pub first_seq: i64,
     /// Whether it has an EXECUTION_START.
+    #[serde(skip_serializing_if = "is_default")]
     pub marker: bool,
     /// Inputs that the marker counts.
+    #[serde(skip_serializing_if = "is_default")]
     pub want: i64,
     /// Inputs found.
+    #[serde(skip_serializing_if = "is_default")]
     pub have: i64,
     /// Recorded harness name, empty when unknown.
+    #[serde(skip_serializing_if = "is_default")]
     pub harness: String,
     /// Recorded harness version, empty when unguarded.
+    #[serde(skip_serializing_if = "is_default")]
     pub version: String,
     /// The state of its END; `None` while it is unfinished.
+    #[serde(skip_serializing_if = "is_default")]
     pub ended: Option<String>,
     /// Whether there is approval evidence in it (R-APPR-8).
+    #[serde(skip_serializing_if = "is_default")]
     pub gated: bool,
     /// Its gated calls.
-    #[serde(default)]
+    #[serde(skip_serializing_if = "is_default")]
     pub gates: Gates,
 }
 
 /// What is known of records without execution ids.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct LegacyScan {
     /// Whether there is any.
+    #[serde(skip_serializing_if = "is_default")]
     pub any: bool,
     /// Seq of the last INPUT; 0 without one.
+    #[serde(skip_serializing_if = "is_default")]
     pub last_input: i64,
     /// The last one is END or ERROR.
+    #[serde(skip_serializing_if = "is_default")]
     pub finished: bool,
     /// The last finish was an ERROR.
+    #[serde(skip_serializing_if = "is_default")]
     pub failed: bool,
 }
 

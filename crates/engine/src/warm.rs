@@ -15,12 +15,9 @@ pub(crate) const PAGE: i64 = 128;
 /// sleep costs the same at every length.
 const FORGOTTEN_PAGES_MAX: i64 = 16;
 
-/// An event and about how many bytes it takes.
-type Item = (Arc<v1::Event>, usize);
-
 /// The warm part of all sessions.
 pub(crate) struct Warm {
-    pages: Mutex<Bounded<(SessionUid, i64), Vec<Item>>>,
+    pages: Mutex<Bounded<(SessionUid, i64), Vec<Arc<v1::Event>>>>,
     requests: Mutex<Bounded<SessionUid, (Digest, Arc<str>)>>,
 }
 
@@ -40,6 +37,10 @@ impl<K: std::hash::Hash + Eq, V> Bounded<K, V> {
             self.bytes -= old;
         }
         self.bytes += bytes;
+        self.shrink();
+    }
+
+    fn shrink(&mut self) {
         while self.bytes > self.bytes_max {
             let Some((_, (_, old))) = self.map.pop_lru() else { break };
             self.bytes -= old;
@@ -64,7 +65,7 @@ impl Warm {
         let (page, offset) = place(seq);
         let mut pages = self.pages.lock().expect("no code panics under this lock");
         match pages.map.get(&(session.clone(), page)) {
-            Some((items, _)) => items.iter().skip(offset).map(|(e, _)| e.clone()).collect(),
+            Some((items, _)) => items.iter().skip(offset).cloned().collect(),
             None => Vec::new(),
         }
     }
@@ -84,14 +85,17 @@ impl Warm {
         let (page, offset) = place(seq);
         let key = (session.clone(), page);
         let mut pages = self.pages.lock().expect("no code panics under this lock");
-        let have = pages.map.peek(&key).map_or(0, |(items, _)| items.len());
-        if have != offset {
-            return;
+        let pages = &mut *pages;
+        match pages.map.get_mut(&key) {
+            Some((items, total)) if items.len() == offset => {
+                items.push(event.clone());
+                *total += bytes;
+                pages.bytes += bytes;
+                pages.shrink();
+            }
+            None if offset == 0 => pages.put(key, vec![event.clone()], bytes),
+            Some(_) | None => {}
         }
-        let mut items = pages.pop(&key).unwrap_or_default();
-        items.push((event.clone(), bytes));
-        let total = items.iter().map(|(_, b)| b).sum();
-        pages.put(key, items, total);
     }
 
     /// Lets go of the last pages of a session whose journal ends at `head`, and of its last request.
