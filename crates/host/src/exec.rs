@@ -4,6 +4,7 @@
 //! goes on, and whoever comes back reads the journal.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use inspan_engine::{Engine, Turn};
@@ -44,6 +45,20 @@ pub(crate) fn start(engine: &Engine, hub: &Arc<Hub>, turn: Turn, closing: watch:
         Some((update, viewer))
     });
     first.chain(rest).boxed()
+}
+
+/// How long the head of a stream waits for the turn's first record.
+const TOGETHER_WITHIN: Duration = Duration::from_millis(50);
+
+/// The same stream, once its first frames are there or have taken their time: so they leave with the head of the answer, in one
+/// packet in place of two.
+pub(crate) async fn together(mut updates: Updates) -> Updates {
+    let mut first: Vec<_> = updates.next().await.into_iter().collect();
+    let mut updates = updates.fuse();
+    if let Ok(Some(second)) = tokio::time::timeout(TOGETHER_WITHIN, updates.next()).await {
+        first.push(second);
+    }
+    stream::iter(first).chain(updates).boxed()
 }
 
 struct Viewer {

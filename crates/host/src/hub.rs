@@ -323,6 +323,11 @@ impl Follow {
         rung.as_mut().enable();
         if lock(&self.ring).end() <= at {
             rung.await;
+            // Whoever has recorded something is about to act on it: that goes before anybody's look at it. Text of a model
+            // is for its viewers alone.
+            if matches!(lock(&self.ring).items.back(), Some(Live::Record(_))) {
+                tokio::task::yield_now().await;
+            }
         }
     }
 

@@ -43,7 +43,10 @@ impl Line {
 
     /// Puts the id on the answer; the line is written when its body has been sent or given up.
     pub(crate) fn follow(self, mut response: Response<AxumBody>) -> Response<AxumBody> {
-        response.headers_mut().insert(request_id::HEADER, self.id.clone());
+        let mut id = self.id.clone();
+        // It never comes again: HTTP/2 is to keep it out of the table of what does.
+        id.set_sensitive(true);
+        response.headers_mut().insert(request_id::HEADER, id);
         let status = response.status().as_u16();
         let grpc = grpc_status(response.headers());
         response.map(|body| AxumBody::new(Followed { body, line: self, status, grpc, ended: false }))

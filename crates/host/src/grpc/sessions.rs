@@ -7,6 +7,7 @@ use tonic::{Request, Response, Status, async_trait};
 
 use super::{Frames, call_timeout, frames, log_record};
 use crate::Host;
+use crate::exec::together;
 use crate::fault::Fault;
 use crate::proto::agentsessions_v1::sessions_server::Sessions;
 use crate::update::Update;
@@ -44,7 +45,7 @@ impl Sessions for Service {
                 .await
                 .map_err(|_| Status::deadline_exceeded("the call's deadline passed before the turn was accepted"))??,
         };
-        Ok(Response::new(frames(updates, exec_update)))
+        Ok(Response::new(frames(together(updates).await, exec_update)))
     }
 
     type ReplayStream = Frames<v1::LogRecord>;
