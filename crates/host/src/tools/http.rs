@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use http_body_util::Full;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::{Method, Request, StatusCode};
@@ -11,7 +13,7 @@ use inspan_models::http::{chain, media_type, one_line};
 use inspan_wire::v1;
 use inspan_wire::v1::file_part::Source;
 use serde_json::Value;
-use tokio::sync::oneshot;
+use tokio::runtime::Handle;
 
 use super::late::{LATE_MAX, Late};
 use super::outside::{self, ANSWER_BYTES_MAX, BodyError, Outside};
@@ -58,24 +60,13 @@ impl Endpoint {
     /// the turn was cancelled meanwhile, goes to `late`.
     pub(super) async fn run(self: &Arc<Self>, run: ToolRun, late: &Late) -> Result<v1::ToolResult, ToolError> {
         let request = self.request(&run).map_err(ToolError::NotSent)?;
-        let (answer, answered) = oneshot::channel();
-        let (endpoint, late) = (Arc::clone(self), late.clone());
-        // On its own: whoever waits for it may be dropped.
-        tokio::spawn(async move {
-            let limit = endpoint.tool.timeout.saturating_add(LATE_MAX);
-            let Ok(outcome) = tokio::time::timeout(limit, endpoint.exchange(request)).await else { return };
-            if let Err(Ok(result)) = answer.send(outcome) {
-                late.record(run, result).await;
-            }
-        });
-        match tokio::time::timeout(self.tool.timeout, answered).await {
-            Ok(Ok(outcome)) => outcome,
-            Ok(Err(_)) => Err(ToolError::Unknown(self.say("was given up in the middle of its answer"))),
-            Err(_) => {
-                let seconds = self.tool.timeout.as_secs_f64();
-                Err(ToolError::Unknown(self.say(&format!("gave no answer within {seconds} s"))))
-            }
-        }
+        let endpoint = Arc::clone(self);
+        let exchange = async move { endpoint.exchange(request).await }.boxed();
+        let mut awaited = Awaited { exchange: Some(exchange), run: Some(run), late: late.clone() };
+        tokio::time::timeout(self.tool.timeout, awaited.outcome()).await.unwrap_or_else(|_| {
+            let seconds = self.tool.timeout.as_secs_f64();
+            Err(ToolError::Unknown(self.say(&format!("gave no answer within {seconds} s"))))
+        })
     }
 
     fn request(&self, run: &ToolRun) -> Result<Request<Full<Bytes>>, String> {
@@ -147,6 +138,38 @@ impl Endpoint {
     /// A fragment that says which tool it is about.
     fn say(&self, what: &str) -> String {
         format!("tool {} {what}", self.tool.name)
+    }
+}
+
+/// A request whose answer somebody waits for. When it is given up, it goes on by itself, and what comes of it goes to `late`.
+struct Awaited {
+    exchange: Option<BoxFuture<'static, Outcome>>,
+    run: Option<ToolRun>,
+    late: Late,
+}
+
+type Outcome = Result<v1::ToolResult, ToolError>;
+
+impl Awaited {
+    async fn outcome(&mut self) -> Outcome {
+        let exchange = self.exchange.as_mut().expect("it is awaited once");
+        let outcome = exchange.await;
+        self.exchange = None;
+        outcome
+    }
+}
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        let (Some(exchange), Some(run)) = (self.exchange.take(), self.run.take()) else { return };
+        // Without a runtime the host is gone, and its requests with it.
+        let Ok(runtime) = Handle::try_current() else { return };
+        let late = self.late.clone();
+        runtime.spawn(async move {
+            if let Ok(Ok(result)) = tokio::time::timeout(LATE_MAX, exchange).await {
+                late.record(run, result).await;
+            }
+        });
     }
 }
 
