@@ -35,6 +35,10 @@ struct Args {
     tcp_hop: Option<std::net::SocketAddr>,
 }
 
+/// That of the product's binary, for what is measured in this process.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let args = Args::parse();
     if let Some(target) = args.tcp_hop {

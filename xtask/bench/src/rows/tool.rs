@@ -1,18 +1,28 @@
 //! A tool call that the host mediates, as its harness sees it, beside the flushes and the calls that it cannot do
 //! without.
 
+use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use async_trait::async_trait;
-use inspan_harness::{Failure as HarnessFailure, Harness, Sink, Start, serve};
+use inspan_harness::{Failure as HarnessFailure, Harness, Sink, Start};
+use inspan_host::catalog::{Static, in_process};
+use inspan_host::config;
+use inspan_host::models::Echo;
+use inspan_host::proto::SessionsClient;
+use inspan_host::server::{Config, Server};
+use inspan_host::tools::Tools;
 use inspan_wire::v1;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tonic::transport::{Channel, Endpoint};
 
 use crate::disk::Disk;
 use crate::frame::{Bar, Bench, Context, Failure, Row};
-use crate::host::{Host, create, turn};
+use crate::host::{create, turn};
+use crate::rows::appends::open;
 use crate::stats::{as_ms, median};
 
 pub(crate) const BENCH: Bench =
@@ -23,34 +33,17 @@ const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncon
 fn run(context: &Context) -> Result<Vec<Row>, Failure> {
     let folder = context.fresh("tool")?;
     let mut disk = Disk::in_folder(&folder)?;
-    let place = tempfile::Builder::new().prefix("inspan-bench-").tempdir()?;
     let (mut direct, mut flushes) = (Vec::new(), Vec::new());
     let caller = Caller::default();
     context.block_on(async {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let tool = listener.local_addr()?;
         tokio::spawn(provide(listener));
-        let address = format!("unix:{}", place.path().join("h.sock").display());
-        let served = serve::Listener::bind(&address.parse()?).await?;
-        tokio::spawn(serve::serve(caller.clone(), served, std::future::pending()));
-
-        let config = folder.join("inspan.toml");
-        std::fs::write(
-            &config,
-            format!("[[tools.http]]\nname = \"noop\"\nurl = \"http://{tool}/noop\"\nreplay = \"keyed\"\n"),
-        )?;
-        let script = folder.join("s.yaml");
-        std::fs::write(&script, "turns: [{text: done}]\nloop: true\n")?;
-        let (config, script) = (config.display().to_string(), script.display().to_string());
-        let far = format!("far={address}");
-        let host =
-            Host::start(context, &folder, &["--harness", &far, "--model-script", &script, "--config", &config]).await?;
-        let mut sessions = host.sessions().await?;
+        let mut sessions = serve(&folder, tool, caller.clone()).await?;
         let mut straight = TcpStream::connect(tool).await?;
         straight.set_nodelay(true)?;
+        let session = create(&mut sessions, CALLER).await?;
         for _ in 0..context.size(500, 40) {
-            // A new session each time: a start carries the whole history to the harness.
-            let session = create(&mut sessions, "far").await?;
             turn(&mut sessions, &session, 1).await?;
             let began = Instant::now();
             call(&mut straight).await?;
@@ -65,6 +58,24 @@ fn run(context: &Context) -> Result<Vec<Row>, Failure> {
     Ok(vec![Row::limit(name, "ms", median(&calls), beside, Bar::AtMost(1.0))])
 }
 
+/// Serves `caller` in this process, so that what it sees is the call alone, without the way to another process; gives a
+/// client.
+async fn serve(folder: &Path, tool: SocketAddr, caller: Caller) -> Result<SessionsClient<Channel>, Failure> {
+    let config = format!("[[tools.http]]\nname = \"noop\"\nurl = \"http://{tool}/noop\"\nreplay = \"keyed\"\n");
+    let config = config::File::parse("inspan.toml", &config).map_err(|e| Failure::new(e.to_string()))?;
+    let tools = Tools::new(&config.tools, &|_| None).map_err(Failure::new)?;
+    let catalog =
+        Static::new(Arc::new(Echo)).with(in_process(CALLER, caller, Arc::new(Echo))).with_executor(Arc::new(tools));
+    let mut config = Config::new("127.0.0.1:0".parse()?, open(folder)?, Arc::new(catalog));
+    config.lanes = std::thread::available_parallelism()?.get();
+    let bound = Server::bind(config).await?;
+    let endpoint = bound.address().endpoint();
+    tokio::spawn(bound.serve(std::future::pending()));
+    Ok(SessionsClient::new(Endpoint::from_shared(endpoint)?.tcp_nodelay(true).connect().await?))
+}
+
+const CALLER: &str = "caller";
+
 /// A harness that makes one tool call in a turn and notes how long it took, in milliseconds.
 #[derive(Clone, Default)]
 struct Caller {
@@ -75,7 +86,7 @@ struct Caller {
 impl Harness for Caller {
     async fn describe(&self) -> Result<v1::HarnessDescriptor, HarnessFailure> {
         Ok(v1::HarnessDescriptor {
-            id: "caller".to_owned(),
+            id: CALLER.to_owned(),
             version: "1".to_owned(),
             capabilities: Some(v1::Capabilities {
                 resumability: v1::Resumability::StatelessReplay.into(),
