@@ -92,7 +92,7 @@ pub fn in_process(name: &str, harness: impl Harness, model: Arc<dyn Model>) -> A
 }
 
 /// A harness in another process under `name`. This host neither starts that process nor keeps its memory, so a
-/// harness that needs that is refused when it is placed (R-CAP-1, R-REMOTE-4). Must be called in a tokio runtime.
+/// harness that needs that is refused when it is placed (R-CAP-1, R-REMOTE-4).
 pub fn at_address(name: &str, address: HarnessAddress, model: Arc<dyn Model>) -> Agent {
     Agent {
         name: name.to_owned(),

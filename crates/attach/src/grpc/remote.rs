@@ -1,8 +1,12 @@
 //! The harness at an address, as the engine sees it.
 
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
 use async_trait::async_trait;
 use inspan_harness::{Failure, Harness, Sink, Start};
 use inspan_wire::v1;
+use tokio::runtime::{self, Handle};
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 
@@ -11,24 +15,35 @@ use super::{Address, MESSAGE_BYTES_MAX, Settings, dial, turn};
 
 /// A harness that lives at an address. Its process is not the host's: nothing here starts it, stops it or keeps its
 /// memory (R-REMOTE-4).
+///
+/// Each runtime that drives turns has a connection of its own, so that what comes over it is read on the thread that waits
+/// for it.
 pub struct Remote {
     address: Address,
     settings: Settings,
-    client: HarnessClient<Channel>,
+    clients: Mutex<HashMap<runtime::Id, HarnessClient<Channel>>>,
 }
 
 impl Remote {
-    /// The harness at `address`. Nothing is dialled yet. Must be called in a tokio runtime.
+    /// The harness at `address`. Nothing is dialled yet.
     pub fn new(address: Address) -> Remote {
         Remote::with(address, Settings::default())
     }
 
     /// The harness at `address`, with this much patience.
     pub fn with(address: Address, settings: Settings) -> Remote {
-        let client = HarnessClient::new(dial::channel(&address, &settings))
-            .max_decoding_message_size(MESSAGE_BYTES_MAX)
-            .max_encoding_message_size(MESSAGE_BYTES_MAX);
-        Remote { address, settings, client }
+        Remote { address, settings, clients: Mutex::default() }
+    }
+
+    /// The client of the runtime that this is called on.
+    fn client(&self) -> HarnessClient<Channel> {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let client = clients.entry(Handle::current().id()).or_insert_with(|| {
+            HarnessClient::new(dial::channel(&self.address, &self.settings))
+                .max_decoding_message_size(MESSAGE_BYTES_MAX)
+                .max_encoding_message_size(MESSAGE_BYTES_MAX)
+        });
+        client.clone()
     }
 
     /// Where it is.
@@ -74,7 +89,7 @@ impl Remote {
         sink: &dyn Sink,
     ) -> Result<(), Failure> {
         let (opening, ()) = futures_util::try_join!(turn::Opening::of(start), self.check_again(admitted))?;
-        turn::drive(self.client.clone(), opening, sink, &self.settings).await
+        turn::drive(self.client(), opening, sink, &self.settings).await
     }
 }
 
@@ -108,7 +123,7 @@ pub(super) fn said(status: &Status) -> String {
 #[async_trait]
 impl Harness for Remote {
     async fn describe(&self) -> Result<v1::HarnessDescriptor, Failure> {
-        match self.client.clone().describe(v1::DescribeRequest {}).await {
+        match self.client().describe(v1::DescribeRequest {}).await {
             Ok(answer) => Ok(answer.into_inner()),
             Err(status) => Err(self.failure(&status)),
         }
