@@ -7,6 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use async_trait::async_trait;
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
 use inspan_harness::{Failure as HarnessFailure, Harness, Sink, Start};
 use inspan_host::catalog::{Static, in_process};
 use inspan_host::config;
@@ -40,13 +45,12 @@ fn run(context: &Context) -> Result<Vec<Row>, Failure> {
         let tool = listener.local_addr()?;
         tokio::spawn(provide(listener));
         let mut sessions = serve(&folder, tool, caller.clone()).await?;
-        let mut straight = TcpStream::connect(tool).await?;
-        straight.set_nodelay(true)?;
+        let straight = Client::builder(TokioExecutor::new()).build(connector());
         let session = create(&mut sessions, CALLER).await?;
         for _ in 0..context.size(500, 40) {
             turn(&mut sessions, &session, 1).await?;
             let began = Instant::now();
-            call(&mut straight).await?;
+            call(&straight, tool).await?;
             direct.push(as_ms(began.elapsed()));
             flushes.push(disk.flush_ms()?);
         }
@@ -140,14 +144,17 @@ fn request_length(read: &[u8]) -> Option<usize> {
     (read.len() >= head + body).then_some(head + body)
 }
 
-/// The same call without a host.
-async fn call(connection: &mut TcpStream) -> Result<(), Failure> {
-    connection
-        .write_all(
-            b"POST /noop HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}",
-        )
-        .await?;
-    let mut answer = [0; ANSWER.len()];
-    connection.read_exact(&mut answer).await?;
-    if answer == ANSWER { Ok(()) } else { Err(Failure::new("another answer than the endpoint's")) }
+/// The same call without a host, by the client that the host has.
+async fn call(client: &Client<HttpConnector, Full<Bytes>>, tool: SocketAddr) -> Result<(), Failure> {
+    let request = http::Request::post(format!("http://{tool}/noop"))
+        .header("content-type", "application/json")
+        .body(Full::new(Bytes::from_static(b"{}")))?;
+    let answer = client.request(request).await?.into_body().collect().await?.to_bytes();
+    if answer == "{}" { Ok(()) } else { Err(Failure::new("another answer than the endpoint's")) }
+}
+
+fn connector() -> HttpConnector {
+    let mut connector = HttpConnector::new();
+    connector.set_nodelay(true);
+    connector
 }
