@@ -70,6 +70,9 @@ INSERT INTO requests_of_records (key, digest, size, cost, owner, base, prefix, s
     base, prefix, suffix, middle
   FROM requests ORDER BY key;
 
+-- The result of a call is found behind it.
+ALTER TABLE tool_keys DROP COLUMN result_seq;
+
 DROP TABLE carried;
 DROP TABLE turns;
 DROP TABLE records;

@@ -1,8 +1,9 @@
 //! What the idempotency keys of a session were used for.
 //!
-//! A key stands for the first call of its session that may have reached a tool, and for that call's result. It moves in
-//! the commit of the records that it is about, so a key that is used again is known, turns and restarts later. Keys of a
-//! fork are its own: what it inherited was done for its parent, under other effect keys (R-TOOL-16).
+//! A key stands for the first call of its session that may have reached a tool, and for that call's result, which the records
+//! behind the call hold. It moves in the commit of the records that it is about, so a key that is used again is known, turns
+//! and restarts later. Keys of a fork are its own: what it inherited was done for its parent, under other effect keys
+//! (R-TOOL-16).
 
 use inspan_wire::event::principal;
 use inspan_wire::parse;
@@ -15,8 +16,6 @@ use crate::Record;
 pub struct KeyUse {
     /// Seq of the TOOL_CALL that it let run first.
     pub call_seq: i64,
-    /// Seq of that call's TOOL_RESULT; `None` while how it ended is not known.
-    pub result_seq: Option<i64>,
 }
 
 /// How the uses of keys change with an append.
@@ -36,15 +35,6 @@ pub enum KeyChange {
         key: String,
         /// Seq of the TOOL_CALL.
         call_seq: i64,
-    },
-    /// The result of that call is on record. Nothing changes when the key is another call's.
-    Answered {
-        /// The idempotency key.
-        key: String,
-        /// Seq of the TOOL_CALL.
-        call_seq: i64,
-        /// Seq of the TOOL_RESULT.
-        result_seq: i64,
     },
     /// That call never reached its tool: the key is free again. Nothing changes when it is another call's.
     Freed {
@@ -114,11 +104,8 @@ impl Fold {
                 let open = self.open.take().filter(|open| open.is_answered_by(event, result))?;
                 let (key, call_seq) = (open.call.idempotency_key, open.seq);
                 let denied = open.by_policy && result.is_error && result.error.starts_with(BY_RULE);
-                Some(if denied || result.code() == Code::ApprovalDenied && !open.sent {
-                    KeyChange::Freed { key, call_seq }
-                } else {
-                    KeyChange::Answered { key, call_seq, result_seq: seq }
-                })
+                let never_ran = denied || result.code() == Code::ApprovalDenied && !open.sent;
+                never_ran.then_some(KeyChange::Freed { key, call_seq })
             }
             (EventKind::EventLifecycle, Some(Body::Lifecycle(l))) if l.kind() == lifecycle::Kind::LifecycleFork => {
                 self.open = None;
@@ -140,10 +127,40 @@ impl Fold {
 
 impl Open {
     fn is_answered_by(&self, event: &v1::Event, result: &v1::ToolResult) -> bool {
-        let keyed = !self.call.idempotency_key.is_empty();
-        let same = event.execution_id == self.execution_id && result.id == self.call.id;
-        keyed && same && !is_by(event, principal::HARNESS)
+        !self.call.idempotency_key.is_empty() && answers(event, result, &self.execution_id, &self.call.id)
     }
+}
+
+/// What a record behind a call says of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Behind {
+    /// It is the call's result.
+    Result,
+    /// Nothing yet: a result may follow.
+    Open,
+    /// That no result follows.
+    Nothing,
+}
+
+/// What `event` says of the call `call_id` of an execution, when nothing but [`Behind::Open`] lies between the two.
+pub fn behind(event: &v1::Event, execution_id: &str, call_id: &str) -> Behind {
+    match (event.kind(), &event.body) {
+        (EventKind::EventToolResult, Some(Body::Result(result))) if answers(event, result, execution_id, call_id) => {
+            Behind::Result
+        }
+        (
+            EventKind::EventLifecycle
+            | EventKind::EventError
+            | EventKind::EventApprovalRequest
+            | EventKind::EventApprovalResult,
+            _,
+        ) => Behind::Open,
+        _ => Behind::Nothing,
+    }
+}
+
+fn answers(event: &v1::Event, result: &v1::ToolResult, execution_id: &str, call_id: &str) -> bool {
+    event.execution_id == execution_id && result.id == call_id && !is_by(event, principal::HARNESS)
 }
 
 fn is_by(event: &v1::Event, principal: &str) -> bool {
@@ -152,4 +169,35 @@ fn is_by(event: &v1::Event, principal: &str) -> bool {
 
 fn names(text: &[u8], word: &[u8]) -> bool {
     text.windows(word.len()).any(|part| part == word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_is_found_behind_what_waits_for_it() {
+        let result = |execution: &str, id: &str| {
+            let result = v1::ToolResult { id: id.to_owned(), ..Default::default() };
+            v1::Event::new(execution, EventKind::EventToolResult, Body::Result(result))
+        };
+        let of = |event: &v1::Event| behind(event, "e", "c");
+        assert_eq!(of(&result("e", "c")), Behind::Result);
+        let mut reported = result("e", "c");
+        reported.actor = Some(v1::IdentityRef { principal: principal::HARNESS.to_owned(), ..Default::default() });
+        for event in [result("e", "d"), result("f", "c"), reported] {
+            assert_eq!(of(&event), Behind::Nothing, "{event:?}");
+        }
+        let decided = v1::ApprovalResult::default();
+        let error = v1::Error { code: 13, description: "cut".to_owned() };
+        for event in [
+            v1::Event::new("e", EventKind::EventApprovalResult, Body::ApprovalResult(decided)),
+            v1::Event::new("e", EventKind::EventError, Body::Error(error)),
+            v1::Event::lifecycle(v1::Lifecycle::default()),
+        ] {
+            assert_eq!(of(&event), Behind::Open, "{event:?}");
+        }
+        let said = v1::Event::new("e", EventKind::EventOutput, Body::Message(v1::Message::text("assistant", "x")));
+        assert_eq!(of(&said), Behind::Nothing);
+    }
 }

@@ -539,12 +539,7 @@ impl Slot {
     fn change(&mut self, change: KeyChange) {
         match change {
             KeyChange::Sent { key, call_seq } | KeyChange::First { key, call_seq } => {
-                self.keys.entry(key).or_insert(KeyUse { call_seq, result_seq: None });
-            }
-            KeyChange::Answered { key, call_seq, result_seq } => {
-                if let Some(used) = self.keys.get_mut(&key).filter(|used| used.call_seq == call_seq) {
-                    used.result_seq = Some(result_seq);
-                }
+                self.keys.entry(key).or_insert(KeyUse { call_seq });
             }
             KeyChange::Freed { key, call_seq } => {
                 if self.keys.get(&key).is_some_and(|used| used.call_seq == call_seq) {

@@ -1,8 +1,10 @@
 //! Idempotency keys that come again in their session, within a turn or turns later: what stands under the key is served,
 //! another call is refused, and one whose outcome is unknown goes by its tool's rule (R-TOOL-16).
 
+use std::sync::Arc;
+
 use inspan_harness::SinkError;
-use inspan_journal::keys::ASKS_AGAIN;
+use inspan_journal::keys::{ASKS_AGAIN, Behind, behind};
 use inspan_journal::{KeyChange, KeyUse};
 use inspan_wire::event::tool_difference;
 use inspan_wire::v1::{self, EventKind, event::Body};
@@ -90,20 +92,36 @@ impl TurnSink {
         let Some(Body::Tool(first)) = event.as_ref().and_then(|event| event.body.as_ref()) else {
             return Err(broken("a key was used there and no tool call is"));
         };
+        let called = first.id.clone();
         // Only the request counts: the same may be asked for under another id, and with or without a gate.
         let first = v1::ToolCall { id: call.id.clone(), mediation: call.mediation, ..first.clone() };
         if tool_difference(&first, call).is_some() {
             return Ok(Known::Taken(used.call_seq));
         }
-        let Some(result_seq) = used.result_seq else { return Ok(Known::Sent(used.call_seq)) };
-        let event = self.past.event(result_seq).await?.ok_or_else(|| broken("the result of this call is missing"))?;
-        match &self.past.whole(&event).await?.body {
+        let execution_id = event.as_ref().map_or("", |event| event.execution_id.as_str());
+        let Some(result) = self.result_behind(used.call_seq, execution_id, &called).await? else {
+            return Ok(Known::Sent(used.call_seq));
+        };
+        match &self.past.whole(&result).await?.body {
             // A receipt's place at its gate is not this call's.
             Some(Body::Result(result)) => {
                 own_result(result.clone()).map(Known::Answered).map_err(|e| broken(&e.to_string()))
             }
             _ => Err(broken("the result of this call is no tool result")),
         }
+    }
+
+    /// The result of the call at `seq`; `None` while how it ended is not known.
+    async fn result_behind(&self, seq: i64, execution_id: &str, id: &str) -> Result<Option<Arc<v1::Event>>, Error> {
+        let mut at = seq + 1;
+        while let Some(event) = self.past.event(at).await? {
+            match behind(&event, execution_id, id) {
+                Behind::Result => return Ok(Some(event)),
+                Behind::Open => at += 1,
+                Behind::Nothing => break,
+            }
+        }
+        Ok(None)
     }
 
     /// Whether the call at `seq` waited for a decision that never came, or was denied.

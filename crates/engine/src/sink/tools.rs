@@ -323,14 +323,13 @@ impl TurnSink {
         decision: Option<v1::ApprovalResult>,
     ) -> Result<ToolReply, SinkError> {
         let result = v1::ToolResult { id: call.id.clone(), ..result };
-        let result_seq = self.next_seq(state).await?;
         let key = || call.idempotency_key.clone();
-        let mut keys = vec![KeyChange::Answered { key: key(), call_seq: seq, result_seq }];
-        if let Some(earlier) = sent.filter(|earlier| *earlier != seq) {
-            let over =
-                [KeyChange::Freed { key: key(), call_seq: earlier }, KeyChange::Sent { key: key(), call_seq: seq }];
-            keys.splice(0..0, over);
-        }
+        let keys = match sent.filter(|earlier| *earlier != seq) {
+            Some(earlier) => {
+                vec![KeyChange::Freed { key: key(), call_seq: earlier }, KeyChange::Sent { key: key(), call_seq: seq }]
+            }
+            None => Vec::new(),
+        };
         let event = v1::Event::new(&self.execution_id, EventKind::EventToolResult, Body::Result(result));
         let recorded = self.append_all(state, vec![event], keys).await?.pop().map(Arc::unwrap_or_clone);
         match recorded.and_then(|event| event.body) {

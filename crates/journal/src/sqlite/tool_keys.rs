@@ -9,32 +9,22 @@ use crate::keys::{Fold, KeyChange, KeyUse};
 
 /// Carries out `change`.
 pub(super) fn apply(conn: &Connection, session: i64, change: &KeyChange) -> rusqlite::Result<()> {
-    let (sql, key, call_seq, result_seq) = match change {
-        KeyChange::Sent { key, call_seq } | KeyChange::First { key, call_seq } => (
-            "INSERT OR IGNORE INTO tool_keys (session, key, call_seq, result_seq) VALUES (?1, ?2, ?3, ?4)",
-            key,
-            call_seq,
-            None,
-        ),
-        KeyChange::Answered { key, call_seq, result_seq } => (
-            "UPDATE tool_keys SET result_seq = ?4 WHERE session = ?1 AND key = ?2 AND call_seq = ?3",
-            key,
-            call_seq,
-            Some(result_seq),
-        ),
+    let (sql, key, call_seq) = match change {
+        KeyChange::Sent { key, call_seq } | KeyChange::First { key, call_seq } => {
+            ("INSERT OR IGNORE INTO tool_keys (session, key, call_seq) VALUES (?1, ?2, ?3)", key, call_seq)
+        }
         KeyChange::Freed { key, call_seq } => {
-            let sql = "DELETE FROM tool_keys WHERE session = ?1 AND key = ?2 AND call_seq = ?3";
-            return conn.prepare_cached(sql)?.execute(params![session, digest(key), call_seq]).map(drop);
+            ("DELETE FROM tool_keys WHERE session = ?1 AND key = ?2 AND call_seq = ?3", key, call_seq)
         }
         KeyChange::Inherited => return conn.execute("DELETE FROM tool_keys WHERE session = ?1", [session]).map(drop),
     };
-    conn.prepare_cached(sql)?.execute(params![session, digest(key), call_seq, result_seq]).map(drop)
+    conn.prepare_cached(sql)?.execute(params![session, digest(key), call_seq]).map(drop)
 }
 
 /// What `key` was used for.
 pub(super) fn find(conn: &Connection, session: i64, key: &str) -> rusqlite::Result<Option<KeyUse>> {
-    conn.prepare_cached("SELECT call_seq, result_seq FROM tool_keys WHERE session = ?1 AND key = ?2")?
-        .query_row(params![session, digest(key)], |row| Ok(KeyUse { call_seq: row.get(0)?, result_seq: row.get(1)? }))
+    conn.prepare_cached("SELECT call_seq FROM tool_keys WHERE session = ?1 AND key = ?2")?
+        .query_row(params![session, digest(key)], |row| Ok(KeyUse { call_seq: row.get(0)? }))
         .optional()
 }
 

@@ -27,6 +27,7 @@ const TO_VERSION_5: &str = "
     DROP TABLE records_6;
     DROP TABLE turns_6;
     DROP TABLE requests_6;
+    ALTER TABLE tool_keys ADD COLUMN result_seq INTEGER;
     DELETE FROM migrations WHERE version > 5;
 ";
 
