@@ -17,7 +17,7 @@ use inspan_host::catalog::{Static, in_process};
 use inspan_host::config;
 use inspan_host::models::Echo;
 use inspan_host::proto::SessionsClient;
-use inspan_host::server::{Config, Server};
+use inspan_host::server::{Address, Config, Server};
 use inspan_host::tools::Tools;
 use inspan_wire::v1;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -26,7 +26,8 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::disk::Disk;
 use crate::frame::{Bar, Bench, Context, Failure, Row};
-use crate::host::{create, turn};
+use crate::host::create;
+use crate::lean;
 use crate::rows::appends::open;
 use crate::stats::{as_ms, median};
 
@@ -44,11 +45,11 @@ fn run(context: &Context) -> Result<Vec<Row>, Failure> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let tool = listener.local_addr()?;
         tokio::spawn(provide(listener));
-        let mut sessions = serve(&folder, tool, caller.clone()).await?;
+        let (mut sessions, client) = serve(&folder, tool, caller.clone()).await?;
         let straight = Client::builder(TokioExecutor::new()).build(connector());
         let session = create(&mut sessions, CALLER).await?;
         for _ in 0..context.size(500, 40) {
-            turn(&mut sessions, &session, 1).await?;
+            client.turn(&session).await?;
             let began = Instant::now();
             call(&straight, tool).await?;
             direct.push(as_ms(began.elapsed()));
@@ -63,8 +64,12 @@ fn run(context: &Context) -> Result<Vec<Row>, Failure> {
 }
 
 /// Serves `caller` in this process, so that what it sees is the call alone, without the way to another process; gives a
-/// client.
-async fn serve(folder: &Path, tool: SocketAddr, caller: Caller) -> Result<SessionsClient<Channel>, Failure> {
+/// client that creates sessions and one that costs little.
+async fn serve(
+    folder: &Path,
+    tool: SocketAddr,
+    caller: Caller,
+) -> Result<(SessionsClient<Channel>, lean::Client), Failure> {
     let config = format!("[[tools.http]]\nname = \"noop\"\nurl = \"http://{tool}/noop\"\nreplay = \"keyed\"\n");
     let config = config::File::parse("inspan.toml", &config).map_err(|e| Failure::new(e.to_string()))?;
     let tools = Tools::new(&config.tools, &|_| None).map_err(Failure::new)?;
@@ -73,9 +78,10 @@ async fn serve(folder: &Path, tool: SocketAddr, caller: Caller) -> Result<Sessio
     let mut config = Config::new("127.0.0.1:0".parse()?, open(folder)?, Arc::new(catalog));
     config.lanes = std::thread::available_parallelism()?.get();
     let bound = Server::bind(config).await?;
-    let endpoint = bound.address().endpoint();
+    let Address::Tcp(address) = *bound.address() else { return Err(Failure::new("the host is not at a TCP address")) };
     tokio::spawn(bound.serve(std::future::pending()));
-    Ok(SessionsClient::new(Endpoint::from_shared(endpoint)?.tcp_nodelay(true).connect().await?))
+    let channel = Endpoint::from_shared(format!("http://{address}"))?.tcp_nodelay(true).connect().await?;
+    Ok((SessionsClient::new(channel), lean::Client::connect(address).await?))
 }
 
 const CALLER: &str = "caller";
