@@ -52,9 +52,9 @@ const TOGETHER_WITHIN: Duration = Duration::from_millis(50);
 
 /// The same stream, once its first frames are there or have taken their time: so they leave with the head of the answer, in one
 /// packet in place of two.
-pub(crate) async fn together(mut updates: Updates) -> Updates {
-    let mut first: Vec<_> = updates.next().await.into_iter().collect();
+pub(crate) async fn together(updates: Updates) -> Updates {
     let mut updates = updates.fuse();
+    let mut first: Vec<_> = updates.next().await.into_iter().collect();
     if let Ok(Some(second)) = tokio::time::timeout(TOGETHER_WITHIN, updates.next()).await {
         first.push(second);
     }
@@ -196,5 +196,36 @@ impl Sight {
             Seen::Nothing | Seen::Own => View::Skip,
             Seen::Past => View::Past,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a stream of these frames, and for ever pending when `open`, gives as far as it gives anything.
+    async fn given(frames: i64, open: bool) -> Vec<i64> {
+        let frame = |last_seq| Ok(Update::Heartbeat { last_seq });
+        // Like the stream of a turn, it must not be asked again once it is over.
+        let numbered = stream::unfold(0, move |n| async move { (n < frames).then(|| (frame(n), n + 1)) });
+        let stream = if open { numbered.chain(stream::pending()).boxed() } else { numbered.boxed() };
+        let mut updates = together(stream).await;
+        let mut seen = Vec::new();
+        while let Some(Some(update)) = updates.next().now_or_never() {
+            match update {
+                Ok(Update::Heartbeat { last_seq }) => seen.push(last_seq),
+                other => panic!("{other:?}"),
+            }
+        }
+        seen
+    }
+
+    #[tokio::test]
+    async fn the_head_of_a_stream_changes_nothing_in_it() {
+        assert!(given(0, false).await.is_empty());
+        assert_eq!(given(1, false).await, [0]);
+        assert_eq!(given(3, false).await, [0, 1, 2]);
+        assert_eq!(given(1, true).await, [0], "a turn that is slow to begin does not hold back its session");
+        assert_eq!(given(2, true).await, [0, 1]);
     }
 }
