@@ -13,7 +13,6 @@ use tonic_health::pb::health_client::HealthClient;
 use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus};
 
 use crate::frame::{Context, Failure};
-use crate::lean;
 
 /// How long a host may take to serve: a store of a million sessions opens well within it.
 const START_TIME_MAX: Duration = Duration::from_secs(60);
@@ -71,11 +70,6 @@ impl Host {
     /// A connection of its own.
     pub(crate) async fn channel(&self) -> Result<Channel, Failure> {
         Ok(Endpoint::from_shared(format!("http://{}", self.address))?.tcp_nodelay(true).connect().await?)
-    }
-
-    /// A connection of its own, of a client that costs little.
-    pub(crate) async fn lean(&self) -> Result<lean::Client, Failure> {
-        lean::Client::connect(self.address).await
     }
 
     pub(crate) async fn health(&self) -> Result<HealthClient<Channel>, Failure> {
@@ -145,24 +139,6 @@ pub(crate) async fn turn(client: &mut SessionsClient<Channel>, session: &str, in
         }
     }
     if ended { Ok(records) } else { Err(Failure::new("a turn without an end")) }
-}
-
-/// Takes turns for `time` with every client at once, each on its session; the records that they made in a second.
-pub(crate) fn turns_for(context: &Context, clients: &[(lean::Client, String)], time: Duration) -> Result<f64, Failure> {
-    let began = Instant::now();
-    let tasks: Vec<_> = clients
-        .iter()
-        .cloned()
-        .map(|(client, session)| async move {
-            let mut records = 0;
-            while began.elapsed() < time {
-                records += client.turn(&session).await?;
-            }
-            Ok::<usize, Failure>(records)
-        })
-        .collect();
-    let records = context.all(tasks)?.into_iter().sum::<usize>();
-    Ok(records as f64 / began.elapsed().as_secs_f64())
 }
 
 /// Grows a session to at least `records` records, by turns of a thousand inputs.

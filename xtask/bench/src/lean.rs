@@ -2,6 +2,7 @@
 //! clients share the machine with the host, what a client spends is taken from what is measured.
 
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use h2::client::SendRequest;
@@ -9,6 +10,7 @@ use inspan_wire::v1;
 use inspan_wire::v1::exec_update::Update;
 use prost::Message;
 use tokio::net::TcpStream;
+use tokio::runtime::{Builder, Runtime};
 
 use crate::frame::Failure;
 
@@ -60,6 +62,42 @@ impl Client {
             Some(status) if status == "0" && count.ended => Ok(count.records),
             status => Err(Failure::new(format!("a turn without an end, or with status {status:?}"))),
         }
+    }
+}
+
+/// Clients with a connection each, all on one thread: each thread more that wakes up for them is taken from the host.
+pub(crate) struct Crowd {
+    runtime: Runtime,
+    clients: Vec<Client>,
+}
+
+impl Crowd {
+    pub(crate) fn connect(host: SocketAddr, count: usize) -> Result<Crowd, Failure> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let connects = (0..count).map(|_| Client::connect(host));
+        let clients = runtime.block_on(futures_util::future::try_join_all(connects))?;
+        Ok(Crowd { runtime, clients })
+    }
+
+    /// Takes turns for `time` with every client at once, each on its session; the records that they made in a second.
+    pub(crate) fn turns_for(&self, sessions: &[String], time: Duration) -> Result<f64, Failure> {
+        let began = Instant::now();
+        let turns = |(client, session): (&Client, &String)| {
+            let (client, session) = (client.clone(), session.clone());
+            self.runtime.spawn(async move {
+                let mut records = 0;
+                while began.elapsed() < time {
+                    records += client.turn(&session).await?;
+                }
+                Ok::<usize, Failure>(records)
+            })
+        };
+        let tasks: Vec<_> = self.clients.iter().zip(sessions).map(turns).collect();
+        let mut records = 0;
+        for task in tasks {
+            records += self.runtime.block_on(task)??;
+        }
+        Ok(records as f64 / began.elapsed().as_secs_f64())
     }
 }
 

@@ -5,7 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::frame::{Bar, Bench, Context, Failure, Row};
-use crate::host::{Host, create, free_address, health, turn, turns_for};
+use crate::host::{Host, create, free_address, health, turn};
+use crate::lean::Crowd;
 use crate::stats::{Turns, as_ms, median};
 
 pub(crate) const ONE: Bench =
@@ -52,23 +53,17 @@ fn many(context: &Context) -> Result<Vec<Row>, Failure> {
     // Short, on new sessions each time: a start carries the whole history to a harness that is elsewhere.
     let time = Duration::from_millis(500);
     let (harness, host) = context.block_on(start(context, &folder))?;
-    let clients = context.block_on(async {
-        let mut clients = Vec::new();
-        for _ in 0..SESSIONS {
-            clients.push(host.lean().await?);
-        }
-        Ok::<_, Failure>(clients)
-    })?;
+    let clients = Crowd::connect(host.address(), SESSIONS)?;
     let round = |harness: &str| {
         let sessions = context.block_on(async {
             let mut creates = host.sessions().await?;
             let mut sessions = Vec::new();
-            for client in &clients {
-                sessions.push((client.clone(), create(&mut creates, harness).await?));
+            for _ in 0..SESSIONS {
+                sessions.push(create(&mut creates, harness).await?);
             }
             Ok::<_, Failure>(sessions)
         })?;
-        turns_for(context, &sessions, time)
+        clients.turns_for(&sessions, time)
     };
     let turns = Turns::take(context.size(20, 2), || round(FAR), || round("echo"))?;
     drop((host, harness));

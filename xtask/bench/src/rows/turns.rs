@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use crate::disk::Disk;
 use crate::frame::{Bar, Bench, Context, Failure, Row};
-use crate::host::{Host, create, grow, health, turn, turns_for};
+use crate::host::{Host, create, grow, health, turn};
+use crate::lean::Crowd;
 use crate::rows::appends::Writers;
 use crate::stats::{Turns, as_ms, median};
 
@@ -48,19 +49,20 @@ fn many(context: &Context) -> Result<Vec<Row>, Failure> {
     const CLIENTS: usize = 64;
     let (served, raw) = (context.fresh("turn-64")?, context.fresh("turn-64-raw")?);
     let time = Duration::from_millis(context.size(2_000, 300) as u64);
-    let (host, clients) = context.block_on(async {
+    let (host, sessions) = context.block_on(async {
         let host = Host::start(context, &served, &[]).await?;
-        let mut clients = Vec::new();
+        let mut creates = host.sessions().await?;
+        let mut sessions = Vec::new();
         for _ in 0..CLIENTS {
-            let session = create(&mut host.sessions().await?, "").await?;
-            clients.push((host.lean().await?, session));
+            sessions.push(create(&mut creates, "").await?);
         }
-        Ok::<_, Failure>((host, clients))
+        Ok::<_, Failure>((host, sessions))
     })?;
+    let clients = Crowd::connect(host.address(), CLIENTS)?;
     let mut writers = Writers::open(context, &raw, CLIENTS)?;
     let turns = Turns::take(
         context.size(7, 2),
-        || turns_for(context, &clients, time),
+        || clients.turns_for(&sessions, time),
         || Ok(writers.write(context, time)?.rate),
     )?;
     drop(host);
