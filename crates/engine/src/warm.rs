@@ -15,9 +15,12 @@ pub(crate) const PAGE: i64 = 128;
 /// sleep costs the same at every length.
 const FORGOTTEN_PAGES_MAX: i64 = 16;
 
+/// The decoded events of one page, from its first on.
+type Page = Vec<Arc<v1::Event>>;
+
 /// The warm part of all sessions.
 pub(crate) struct Warm {
-    pages: Mutex<Bounded<(SessionUid, i64), Vec<Arc<v1::Event>>>>,
+    pages: Mutex<Bounded<(SessionUid, i64), Page>>,
     requests: Mutex<Bounded<SessionUid, (Digest, Arc<str>)>>,
 }
 
