@@ -140,6 +140,43 @@ async fn a_decision_names_what_was_shown() {
     assert!(until_ended(&host, &uid).await.len() > 6);
 }
 
+/// Two people decide at the same moment, thirty-two times each and not of one mind: one decision is recorded, and whoever is not
+/// refused is answered with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_two_clients_decisions_one_stands() {
+    let host = support::start_with(|config| {
+        under(ASK)(config);
+        config.lanes = 2;
+    })
+    .await;
+    let uid = parked(&host, r#"tool c k {"to": "ann"}"#).await;
+    let ask = asks(&host).await.remove(0);
+    let clients = [AsksClient::new(host.channel().await), AsksClient::new(host.channel().await)];
+    let racers: Vec<_> = (0..64)
+        .map(|n| {
+            let mut client = clients[n % 2].clone();
+            let request = pb::DecideRequest { approved: Some(n % 4 < 2), ..decision(&ask, &ask.args_digest) };
+            tokio::spawn(async move { client.decide(request).await })
+        })
+        .collect();
+    let mut stands = Vec::new();
+    for racer in racers {
+        match racer.await.expect("no racer panics") {
+            Ok(decided) => stands.push(decided.into_inner().decision.expect("it is on record")),
+            Err(e) => assert!(matches!(e.code(), Code::Aborted | Code::FailedPrecondition), "{e}"),
+        }
+    }
+    assert!(!stands.is_empty() && stands.iter().all(|record| *record == stands[0]), "{stands:?}");
+    let replay = v1::ReplayRequest { session: uid, ..Default::default() };
+    let mut records = host.sessions().await.replay(replay).await.expect("it is there").into_inner();
+    let mut decisions = Vec::new();
+    while let Some(record) = records.message().await.expect("it is read") {
+        let is_decision = record.event.as_ref().is_some_and(|e| e.kind() == v1::EventKind::EventApprovalResult);
+        decisions.extend(is_decision.then_some(record));
+    }
+    assert_eq!(decisions, [stands.remove(0)]);
+}
+
 /// The same over HTTP: the listing, and a decision that names the digest.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_inbox_speaks_http() {
