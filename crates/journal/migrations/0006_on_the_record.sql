@@ -4,7 +4,6 @@
 -- Where turns start, and the projections just before. Found through their records.
 CREATE TABLE turns_of_records (
   id           INTEGER PRIMARY KEY,
-  session      INTEGER NOT NULL,
   first_seq    INTEGER NOT NULL,
   execution_id TEXT NOT NULL,
   compute      INTEGER NOT NULL,
@@ -12,8 +11,8 @@ CREATE TABLE turns_of_records (
   pending      BLOB,
   scan         BLOB NOT NULL
 ) STRICT;
-INSERT INTO turns_of_records (id, session, first_seq, execution_id, compute, exec, pending, scan)
-  SELECT rowid, session, first_seq, execution_id, compute, exec, pending, scan FROM turns ORDER BY rowid;
+INSERT INTO turns_of_records (id, first_seq, execution_id, compute, exec, pending, scan)
+  SELECT rowid, first_seq, execution_id, compute, exec, pending, scan FROM turns ORDER BY rowid;
 
 -- Of every request the record that carried it first, unless that one carries another already.
 CREATE TABLE carried (

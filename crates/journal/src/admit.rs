@@ -64,11 +64,9 @@ pub(crate) fn keys<E: From<Error>>(
 ) -> Result<(), E> {
     for (at, change) in append.keys.iter().enumerate() {
         let KeyChange::First { key, .. } = change else { continue };
-        let freed = |used: &KeyUse| {
-            let of = |change: &KeyChange| matches!(change, KeyChange::Freed { key: k, call_seq } if k == key && *call_seq == used.call_seq);
-            append.keys[..at].iter().any(of)
-        };
-        if let Some(used) = used(key)?.filter(|used| !freed(used)) {
+        let Some(used) = used(key)? else { continue };
+        let freed = KeyChange::Freed { key: key.clone(), call_seq: used.call_seq };
+        if !append.keys[..at].contains(&freed) {
             return Err(Error::KeyUsed { session: append.session.clone(), used }.into());
         }
     }

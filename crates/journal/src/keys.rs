@@ -57,7 +57,7 @@ pub const BY_RULE: &str = "policy rule ";
 /// Works the changes out of records that are there already: of an import, of a store of an earlier version.
 #[derive(Debug, Default)]
 pub(crate) struct Fold {
-    /// The call that nothing has followed yet.
+    /// The call with a key whose result may follow.
     open: Option<Open>,
 }
 
@@ -92,33 +92,23 @@ impl Fold {
     }
 
     fn step_event(&mut self, seq: i64, event: &v1::Event) -> Option<KeyChange> {
-        match (event.kind(), &event.body) {
-            (EventKind::EventToolCall, Some(Body::Tool(call))) => {
-                let by_policy = is_by(event, principal::POLICY);
-                let (execution_id, call) = (event.execution_id.clone(), call.clone());
-                self.open = Some(Open { execution_id, call: call.clone(), seq, by_policy, sent: false });
-                let key = call.idempotency_key;
-                (!key.is_empty()).then_some(KeyChange::Sent { key, call_seq: seq })
+        match &event.body {
+            Some(Body::Tool(call)) if event.kind() == EventKind::EventToolCall => {
+                self.open = Open::of(event, call, seq);
+                self.open.as_ref().map(|open| KeyChange::Sent { key: open.call.idempotency_key.clone(), call_seq: seq })
             }
-            (EventKind::EventToolResult, Some(Body::Result(result))) => {
-                let open = self.open.take().filter(|open| open.is_answered_by(event, result))?;
-                let (key, call_seq) = (open.call.idempotency_key, open.seq);
-                let denied = open.by_policy && result.is_error && result.error.starts_with(BY_RULE);
-                let never_ran = denied || result.code() == Code::ApprovalDenied && !open.sent;
-                never_ran.then_some(KeyChange::Freed { key, call_seq })
-            }
-            (EventKind::EventLifecycle, Some(Body::Lifecycle(l))) if l.kind() == lifecycle::Kind::LifecycleFork => {
+            Some(Body::Lifecycle(l)) if l.kind() == lifecycle::Kind::LifecycleFork => {
                 self.open = None;
                 Some(KeyChange::Inherited)
             }
-            (EventKind::EventApprovalRequest, Some(Body::Approval(request))) => {
-                let asks_again = request.reason == ASKS_AGAIN;
-                self.open.iter_mut().for_each(|open| open.sent |= asks_again);
-                None
-            }
-            (EventKind::EventLifecycle | EventKind::EventError | EventKind::EventApprovalResult, _) => None,
-            _ => {
-                self.open = None;
+            body => {
+                let open = self.open.as_mut()?;
+                match (behind(event, &open.execution_id, &open.call.id), body) {
+                    (Behind::Open, Some(Body::Approval(request))) => open.sent |= request.reason == ASKS_AGAIN,
+                    (Behind::Open, _) => {}
+                    (Behind::Result, Some(Body::Result(result))) => return self.open.take()?.closed_by(result),
+                    (Behind::Result | Behind::Nothing, _) => self.open = None,
+                }
                 None
             }
         }
@@ -126,8 +116,18 @@ impl Fold {
 }
 
 impl Open {
-    fn is_answered_by(&self, event: &v1::Event, result: &v1::ToolResult) -> bool {
-        !self.call.idempotency_key.is_empty() && answers(event, result, &self.execution_id, &self.call.id)
+    /// `None` for a call without a key: nothing will be said of it.
+    fn of(event: &v1::Event, call: &v1::ToolCall, seq: i64) -> Option<Open> {
+        let (execution_id, by_policy) = (event.execution_id.clone(), is_by(event, principal::POLICY));
+        let open = Open { execution_id, call: call.clone(), seq, by_policy, sent: false };
+        (!call.idempotency_key.is_empty()).then_some(open)
+    }
+
+    /// A result says that the call never ran when it is a denial.
+    fn closed_by(self, result: &v1::ToolResult) -> Option<KeyChange> {
+        let denied = self.by_policy && result.is_error && result.error.starts_with(BY_RULE);
+        let never_ran = denied || result.code() == Code::ApprovalDenied && !self.sent;
+        never_ran.then_some(KeyChange::Freed { key: self.call.idempotency_key, call_seq: self.seq })
     }
 }
 
@@ -144,10 +144,9 @@ pub enum Behind {
 
 /// What `event` says of the call `call_id` of an execution, when nothing but [`Behind::Open`] lies between the two.
 pub fn behind(event: &v1::Event, execution_id: &str, call_id: &str) -> Behind {
+    let own = event.execution_id == execution_id && !is_by(event, principal::HARNESS);
     match (event.kind(), &event.body) {
-        (EventKind::EventToolResult, Some(Body::Result(result))) if answers(event, result, execution_id, call_id) => {
-            Behind::Result
-        }
+        (EventKind::EventToolResult, Some(Body::Result(result))) if own && result.id == call_id => Behind::Result,
         (
             EventKind::EventLifecycle
             | EventKind::EventError
@@ -157,10 +156,6 @@ pub fn behind(event: &v1::Event, execution_id: &str, call_id: &str) -> Behind {
         ) => Behind::Open,
         _ => Behind::Nothing,
     }
-}
-
-fn answers(event: &v1::Event, result: &v1::ToolResult, execution_id: &str, call_id: &str) -> bool {
-    event.execution_id == execution_id && result.id == call_id && !is_by(event, principal::HARNESS)
 }
 
 fn is_by(event: &v1::Event, principal: &str) -> bool {

@@ -88,18 +88,16 @@ impl TurnSink {
             return Ok(Known::Free(Some(used.call_seq)));
         }
         let broken = |what: &str| Error::InvalidExecutionLog { seq: used.call_seq, what: what.to_owned() };
-        let event = self.past.event(used.call_seq).await?;
-        let Some(Body::Tool(first)) = event.as_ref().and_then(|event| event.body.as_ref()) else {
+        let event = self.past.event(used.call_seq).await?.ok_or_else(|| broken("the call of a key is missing"))?;
+        let Some(Body::Tool(first)) = &event.body else {
             return Err(broken("a key was used there and no tool call is"));
         };
-        let called = first.id.clone();
         // Only the request counts: the same may be asked for under another id, and with or without a gate.
-        let first = v1::ToolCall { id: call.id.clone(), mediation: call.mediation, ..first.clone() };
-        if tool_difference(&first, call).is_some() {
+        let alike = v1::ToolCall { id: call.id.clone(), mediation: call.mediation, ..first.clone() };
+        if tool_difference(&alike, call).is_some() {
             return Ok(Known::Taken(used.call_seq));
         }
-        let execution_id = event.as_ref().map_or("", |event| event.execution_id.as_str());
-        let Some(result) = self.result_behind(used.call_seq, execution_id, &called).await? else {
+        let Some(result) = self.result_behind(used.call_seq, &event.execution_id, &first.id).await? else {
             return Ok(Known::Sent(used.call_seq));
         };
         match &self.past.whole(&result).await?.body {

@@ -62,7 +62,7 @@ impl Endpoint {
         let request = self.request(&run).map_err(ToolError::NotSent)?;
         let endpoint = Arc::clone(self);
         let exchange = async move { endpoint.exchange(request).await }.boxed();
-        let mut awaited = Awaited { exchange: Some(exchange), run: Some(run), late: late.clone() };
+        let mut awaited = Awaited { left: Some((exchange, run)), late: late.clone() };
         tokio::time::timeout(self.tool.timeout, awaited.outcome()).await.unwrap_or_else(|_| {
             let seconds = self.tool.timeout.as_secs_f64();
             Err(ToolError::Unknown(self.say(&format!("gave no answer within {seconds} s"))))
@@ -143,8 +143,8 @@ impl Endpoint {
 
 /// A request whose answer somebody waits for. When it is given up, it goes on by itself, and what comes of it goes to `late`.
 struct Awaited {
-    exchange: Option<BoxFuture<'static, Outcome>>,
-    run: Option<ToolRun>,
+    /// `None` once the answer is there.
+    left: Option<(BoxFuture<'static, Outcome>, ToolRun)>,
     late: Late,
 }
 
@@ -152,16 +152,16 @@ type Outcome = Result<v1::ToolResult, ToolError>;
 
 impl Awaited {
     async fn outcome(&mut self) -> Outcome {
-        let exchange = self.exchange.as_mut().expect("it is awaited once");
+        let (exchange, _) = self.left.as_mut().expect("it is awaited once");
         let outcome = exchange.await;
-        self.exchange = None;
+        self.left = None;
         outcome
     }
 }
 
 impl Drop for Awaited {
     fn drop(&mut self) {
-        let (Some(exchange), Some(run)) = (self.exchange.take(), self.run.take()) else { return };
+        let Some((exchange, run)) = self.left.take() else { return };
         // Without a runtime the host is gone, and its requests with it.
         let Ok(runtime) = Handle::try_current() else { return };
         let late = self.late.clone();

@@ -1,5 +1,6 @@
 //! Model requests: whole texts and differences (see `delta.rs`).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use inspan_wire::Digest;
@@ -33,16 +34,8 @@ impl Kept {
     }
 }
 
-/// The texts that were kept for records which are about to be written, by the records' seq.
-#[derive(Default)]
-pub(super) struct Carried(Vec<(i64, i64)>);
-
-impl Carried {
-    /// The request that was kept for the record.
-    pub(super) fn by(&self, seq: i64) -> Option<i64> {
-        self.0.iter().find(|(carrier, _)| *carrier == seq).map(|(_, key)| *key)
-    }
-}
+/// The text that was kept for each record which is about to be written, by the record's seq.
+pub(super) type Carried = BTreeMap<i64, i64>;
 
 /// Keeps texts, those aside whose digest is there already, and notes who carries them: the record itself, when the text is
 /// new. Of a session that carries a text already nothing more is noted: its earlier record stays as long as any.
@@ -52,8 +45,8 @@ pub(super) fn keep(conn: &Connection, session: i64, requests: &[Kept]) -> Result
         let key = match find(conn, kept.digest)? {
             Some(found) if found.owner == Some(session) => continue,
             Some(found) => found.key,
-            None if carried.by(kept.seq).is_none() => {
-                carried.0.push((kept.seq, insert(conn, kept, Some(session))?));
+            None if !carried.contains_key(&kept.seq) => {
+                carried.insert(kept.seq, insert(conn, kept, Some(session))?);
                 continue;
             }
             None => insert(conn, kept, None)?,

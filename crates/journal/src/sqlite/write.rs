@@ -200,7 +200,7 @@ impl Rows {
         turns: &[TurnMark],
         requests: &[Kept],
     ) -> Result<Rows, Stop> {
-        let turns = turns.iter().rev().map(|turn| Ok((turn.first_seq, insert_turn(conn, session, turn)?)));
+        let turns = turns.iter().rev().map(|turn| Ok((turn.first_seq, insert_turn(conn, turn)?)));
         let turns = turns.collect::<Result<_, Stop>>()?;
         Ok(Rows { session, turns, requests: requests::keep(conn, session, requests)?, last })
     }
@@ -224,7 +224,7 @@ impl Rows {
             record.seq,
             self.last.id,
             self.last.turn,
-            self.requests.by(record.seq),
+            self.requests.get(&record.seq),
             fence,
             ts_ms,
             record.prev_hash.map(|h| h.0),
@@ -235,13 +235,12 @@ impl Rows {
     }
 }
 
-fn insert_turn(conn: &Connection, session: i64, turn: &TurnMark) -> Result<i64, Stop> {
+fn insert_turn(conn: &Connection, turn: &TurnMark) -> Result<i64, Stop> {
     let mut insert = conn.prepare_cached(
-        "INSERT INTO turns (session, first_seq, execution_id, compute, exec, pending, scan) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        "INSERT INTO turns (first_seq, execution_id, compute, exec, pending, scan) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     )?;
     Ok(insert.insert(params![
-        session,
         turn.first_seq,
         turn.execution_id,
         turn.before.compute,

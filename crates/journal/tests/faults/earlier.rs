@@ -18,7 +18,8 @@ const TO_VERSION_5: &str = "
     INSERT INTO records SELECT id, session, seq, prev_id, fence, ts_ms, prev_hash, content_hash, event FROM records_6;
     CREATE TABLE turns (session INTEGER NOT NULL, first_seq INTEGER NOT NULL, execution_id TEXT NOT NULL,
       compute INTEGER NOT NULL, exec INTEGER NOT NULL, pending BLOB, scan BLOB NOT NULL, UNIQUE (session, first_seq)) STRICT;
-    INSERT INTO turns SELECT session, first_seq, execution_id, compute, exec, pending, scan FROM turns_6;
+    INSERT INTO turns SELECT r.session, t.first_seq, t.execution_id, t.compute, t.exec, t.pending, t.scan
+      FROM turns_6 t JOIN records_6 r ON r.turn = t.id AND r.seq = t.first_seq;
     CREATE TABLE requests (key INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, size INTEGER NOT NULL, cost INTEGER NOT NULL,
       base INTEGER, prefix INTEGER NOT NULL, suffix INTEGER NOT NULL, middle BLOB NOT NULL) STRICT;
     CREATE INDEX requests_base ON requests (base) WHERE base IS NOT NULL;
